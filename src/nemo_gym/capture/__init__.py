@@ -1,0 +1,1 @@
+"""What went over a model server's boundary, kept durably."""

@@ -1,0 +1,41 @@
+"""What the forwarder tells capture about a call, by way of the ASGI scope.
+
+The forwarder of a model server finds one `CallFacts` under `scope["extensions"][CALL_FACTS]` when
+the call is to be captured, and writes into it as things happen. Absent: the call is not captured.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["CALL_FACTS", "CallFacts", "UpstreamAttempt"]
+
+CALL_FACTS = "nemo_gym.model_call"
+
+
+@dataclass(slots=True)
+class UpstreamAttempt:
+    """One try at the provider."""
+
+    started_at: float
+    """UTC Unix seconds at which the try began."""
+    ms: float | None = None
+    """Until the response head or the error, in ms."""
+    status: int | None = None
+    """HTTP status of the provider; None when no response head came."""
+    error: str | None = None
+    """What went wrong where no response head came: an error class and its text, no secrets."""
+
+
+@dataclass(slots=True)
+class CallFacts:
+    """Mutable for the length of one call; read by capture when the call ends."""
+
+    source: Literal["upstream", "local"] | None = None
+    """Who made the response that the client got: the provider, or this server."""
+    local_reason: str | None = None
+    """Why this server answered by itself: a short code such as `upstream_unreachable`."""
+    error_category: str | None = None
+    """Category known only to the forwarder (`timeout`, `connection`); None: judge by the status."""
+    attempts: list[UpstreamAttempt] = field(default_factory=list)
+    notes: dict[str, object] = field(default_factory=dict)
+    """Codes for what a reader must know, e.g. the provider's dialect where it differs."""

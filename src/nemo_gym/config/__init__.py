@@ -1,0 +1,1 @@
+"""YAML, references, overrides and flags to one resolved configuration."""

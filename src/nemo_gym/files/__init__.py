@@ -1,0 +1,1 @@
+"""Append-and-sync, locks, atomic replace: the only room that knows fcntl."""

@@ -1,0 +1,1 @@
+"""Read saved model exchanges and attach evidence to rollouts."""

@@ -1,0 +1,1 @@
+"""The records users see, built from exchanges. Pure."""

@@ -1,0 +1,1 @@
+"""Rows to rollouts: plan, dispatch, sink, resume, aggregate."""

@@ -1,0 +1,1 @@
+"""Who hosts which server where: cells, processes, the head server."""

@@ -1,0 +1,1 @@
+"""The stack of a server and the base classes a user derives from."""

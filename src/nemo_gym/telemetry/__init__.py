@@ -1,0 +1,1 @@
+"""Metrics and traces: the only room that knows OpenTelemetry and psutil."""

@@ -1,0 +1,1 @@
+"""Calls to other servers and to providers, over HTTP or in-process."""

@@ -1,0 +1,1 @@
+"""Bytes and JSON of the three dialects to plain values and back. Pure."""

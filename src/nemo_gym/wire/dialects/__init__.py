@@ -1,0 +1,1 @@
+"""One module a dialect: stream assembly, terminal events, error bodies. Pure."""
