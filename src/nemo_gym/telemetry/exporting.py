@@ -1,0 +1,42 @@
+"""What this process exports: one value set by whoever starts the exporters, read by the observer.
+
+Nothing of OpenTelemetry is imported here. None while nothing exports; dropped in a forked child.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Exporting", "exporting", "set_exporting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exporting:
+    """Metrics leave this process, and how."""
+
+    meter: Any
+    """The OpenTelemetry meter that instruments are created on."""
+    sample_interval_s: float
+    """How often each observed event loop is sampled, in seconds."""
+    count_tasks: bool
+    """Whether a sample also walks every task of its loop."""
+    flush: Callable[[], None]
+    """Hand what is recorded to the exporters now. Bounded in time; never raises."""
+
+
+_EXPORTING: Exporting | None = None
+
+
+def exporting() -> Exporting | None:
+    """Return what this process exports, None while it exports nothing."""
+    return _EXPORTING
+
+
+def set_exporting(value: Exporting | None) -> None:
+    """Say that metrics now leave this process, or (None) that they no longer do."""
+    global _EXPORTING  # noqa: PLW0603 - one value a process, read on the hot path as a plain global
+    _EXPORTING = value
+
+
+os.register_at_fork(after_in_child=lambda: set_exporting(None))
