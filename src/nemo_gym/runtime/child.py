@@ -1,0 +1,120 @@
+"""A child process of a run: hosts what its parent hands it, until the parent lets go of its input.
+
+Standard input carries one JSON line with the whole specification (secrets never touch the command
+line or the environment), then `go`. Its end means stop: a parent that was killed takes its children
+with it. Progress goes back as JSON lines on the status pipe.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.config.secrets import Redactor
+from nemo_gym.errors import UserMistake
+from nemo_gym.runtime.cell import Cell
+from nemo_gym.runtime.logs import install_logging
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    process: str
+    config: RunConfig
+    servers: tuple[str, ...]
+    sockets: dict[str, int]
+    """Server name to inherited file descriptor."""
+    addresses: dict[str, list[str]]
+    """Servers that live elsewhere, by name."""
+    log_dir: Path
+    status_fd: int
+    log_level: int
+
+    @classmethod
+    def parse(cls, line: str) -> "_Spec":
+        data: dict[str, Any] = json.loads(line)
+        return cls(
+            process=data["process"],
+            config=RunConfig.from_json(data["config"]),
+            servers=tuple(data["servers"]),
+            sockets=data["sockets"],
+            addresses=data["addresses"],
+            log_dir=Path(data["log_dir"]),
+            status_fd=data["status_fd"],
+            log_level=data["log_level"],
+        )
+
+
+class _Status:
+    """JSON lines to the parent; a parent that is gone is not an error."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._fd = fd
+
+    def say(self, **facts: object) -> None:
+        try:
+            os.write(self._fd, json.dumps(facts).encode() + b"\n")
+        except BrokenPipeError:
+            return
+
+
+async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) -> int:
+    cell = Cell(spec.config, spec.addresses)
+    try:
+        cell.load(s for s in spec.config.servers if s.name in spec.servers)
+    except UserMistake as mistake:
+        status.say(mistake={"what": mistake.what, "where": mistake.where, "mend": mistake.mend})
+        return 2
+    status.say(loaded=True)
+    if await control.readline() != b"go\n":
+        return 0
+    sockets = {name: socket.socket(fileno=fd) for name, fd in spec.sockets.items()}
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    await cell.start(sockets)
+    try:
+        status.say(ready=True, problems=await cell.provider_problems())
+        waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(control.read())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+    finally:
+        await cell.stop()
+    return 0
+
+
+async def _run() -> int:
+    loop = asyncio.get_running_loop()
+    control = asyncio.StreamReader(limit=2**26)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(control), sys.stdin)
+    spec = _Spec.parse((await control.readline()).decode())
+    redact = Redactor(spec.config.secrets).redact
+    install_logging(
+        spec.log_dir,
+        default=spec.process,
+        redact=redact,
+        console=sys.stderr,
+        level=spec.log_level,
+    )
+    return await _serve(spec, _Status(spec.status_fd), control)
+
+
+def main() -> int:
+    """Run until told to stop; the exit code is 0, 2 for a user's mistake, 1 for a crash."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

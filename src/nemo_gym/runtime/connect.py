@@ -1,0 +1,92 @@
+"""Find the servers that `gym env start` runs, through their head server.
+
+A configuration in (for `head_server.host`, `head_server.port` and capture settings given here), a
+`RunningServers` out whose capture settings are those of the running servers.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.errors import ConfigMistake, TransportError, UserMistake
+from nemo_gym.runtime.head import ServerEntry
+from nemo_gym.runtime.layout import DEFAULT_HEAD_PORT, DEFAULT_HOST
+from nemo_gym.runtime.registry import live_runs
+from nemo_gym.runtime.session import RunningServers
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.directory import Directory
+from nemo_gym.transport.http import HttpTransport
+from nemo_gym.transport.server_client import ServerClient
+
+__all__ = ["CAPTURE_KEYS", "connect_run", "head_url_of", "read_head"]
+
+CAPTURE_KEYS = ("observability_enabled", "model_call_capture_dir")
+
+
+async def connect_run(config: RunConfig) -> RunningServers:
+    """Return the running servers; raises `UserMistake` when none answer or settings contradict."""
+    url = head_url_of(config)
+    try:
+        book = await read_head(url, "/servers")
+        tree = await read_head(url, "/config")
+    except TransportError as error:
+        raise UserMistake(
+            f"no servers answer at {url}: {error}",
+            where="head_server.host, head_server.port",
+            mend=_advice(),
+        ) from error
+    _check_capture(config, tree, url)
+    entries = tuple(
+        ServerEntry(s["name"], s["kind"], s["implementation"], tuple(s["addresses"]))
+        for s in book["servers"]
+    )
+    directory = Directory()
+    for entry in entries:
+        directory.set_addresses(entry.name, list(entry.addresses))
+    client = ServerClient(directory, tree)
+    return RunningServers(book["run_id"], client, tree, entries, url, log_dir=None)
+
+
+def head_url_of(config: RunConfig) -> str:
+    """Return where the head server of a run started apart is expected."""
+    head = config.tree.get("head_server")
+    settings = head if isinstance(head, Mapping) else {}
+    host = settings.get("host") or DEFAULT_HOST
+    return f"http://{host}:{settings.get('port') or DEFAULT_HEAD_PORT}"
+
+
+async def read_head(url: str, route: str) -> dict[str, Any]:
+    """Return the JSON object that a head server answers; raises `TransportError`."""
+    transport = HttpTransport(url)
+    try:
+        reply = await transport.send(Call("GET", route, idle_timeout_s=5.0))
+        body = await reply.read()
+    finally:
+        await transport.aclose()
+    try:
+        value = json.loads(body)
+    except ValueError:
+        value = None
+    if reply.status != 200 or not isinstance(value, dict):
+        raise TransportError(f"{url}{route} is no head server: it answered {reply.status}")
+    return value
+
+
+def _check_capture(config: RunConfig, running: Mapping[str, object], url: str) -> None:
+    for key in CAPTURE_KEYS:
+        if key in config.origins and config.tree.get(key) != running.get(key):
+            raise ConfigMistake(
+                f"{key} is {config.tree.get(key)!r} here and {running.get(key)!r} in the running "
+                f"servers at {url}",
+                where=config.origins[key],
+                mend="leave it out here: the settings of the running servers are used",
+            )
+
+
+def _advice() -> str:
+    others = [run for run in live_runs() if run.kind == "env start"]
+    if not others:
+        return "start them with 'gym env start', or leave '--no-serve' out"
+    known = ", ".join(f"{run.head_url} (run {run.run_id})" for run in others)
+    return f"these runs are alive: {known}; name one by ++head_server.port=PORT"

@@ -1,0 +1,174 @@
+"""The child processes of a run, seen from their parent: started, watched, stopped.
+
+Sockets are bound here and handed down, so an address is known before its server runs, stays the
+same when a process is replaced, and a port in use is one clear error before anything starts.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.errors import ServerDied, UserMistake
+from nemo_gym.runtime.logs import tail
+from nemo_gym.runtime.placement import ProcessPlan
+
+__all__ = ["ChildProcess", "ChildSettings", "stop_all"]
+
+_STOP_GRACE_S = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSettings:
+    """What all children of a run share."""
+
+    config: RunConfig
+    addresses: Mapping[str, Sequence[str]]
+    """Every server of the run and its origins; a child drops those it hosts itself."""
+    log_dir: Path
+    log_level: int
+
+
+@dataclass(slots=True)
+class ChildProcess:
+    """One child: `launch`, `loaded`, `go`, `ready`, then `died` or `stop`."""
+
+    plan: ProcessPlan
+    sockets: Mapping[str, socket.socket]
+    settings: ChildSettings
+    _process: asyncio.subprocess.Process | None = None
+    _status: asyncio.StreamReader = field(default_factory=asyncio.StreamReader)
+    _stopping: bool = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None before `launch`."""
+        return self._process.pid if self._process else None
+
+    @property
+    def console_path(self) -> Path:
+        """Everything the process printed and logged, each line with its server in front."""
+        return self.settings.log_dir / f"{self.plan.name}.console.log"
+
+    async def launch(self) -> None:
+        """Start the process in a session of its own and hand it its specification."""
+        read_fd, write_fd = os.pipe()
+        fds = {name: sock.fileno() for name, sock in self.sockets.items()}
+        self._status = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(self._status), os.fdopen(read_fd, "rb", 0)
+        )
+        with self.console_path.open("ab") as out:
+            self._process = await asyncio.create_subprocess_exec(
+                self.plan.python or sys.executable,
+                "-m",
+                "nemo_gym.runtime.child",
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                pass_fds=(*fds.values(), write_fd),
+                start_new_session=True,
+            )
+        os.close(write_fd)
+        await self._say(self._specification(fds, write_fd))
+
+    async def loaded(self) -> None:
+        """Wait until every server is imported and validated; raises the child's `UserMistake`."""
+        await self._expect("loaded")
+
+    async def go(self) -> None:
+        """Let the servers start."""
+        await self._say("go")
+
+    async def ready(self) -> list[str]:
+        """Wait until every server accepts calls; returns what is wrong with providers."""
+        return list((await self._expect("ready"))["problems"])
+
+    async def died(self) -> ServerDied:
+        """Wait for the process to end by itself; returns how, with the end of its log."""
+        if self._process is None:
+            raise RuntimeError("a process that was not launched cannot die")
+        code = await self._process.wait()
+        return self._death(code)
+
+    async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
+        """Ask the process to stop, and kill its whole session when it does not within `grace_s`."""
+        self._stopping = True
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        if process.stdin is not None:
+            process.stdin.close()
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), grace_s)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    async def _say(self, line: str) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise RuntimeError("the process was not launched")
+        self._process.stdin.write(line.encode() + b"\n")
+        # A child that died already is reported by `_expect`, with its log.
+        with contextlib.suppress(ConnectionError):
+            await self._process.stdin.drain()
+
+    async def _expect(self, key: str) -> dict[str, Any]:
+        line = await self._status.readline()
+        if not line and self._process is not None:
+            raise self._death(await self._process.wait())
+        said: dict[str, Any] = json.loads(line)
+        if "mistake" in said:
+            raise UserMistake(
+                said["mistake"]["what"],
+                where=said["mistake"]["where"],
+                mend=said["mistake"]["mend"],
+            )
+        if key not in said:
+            raise RuntimeError(f"{self.plan.name} said {said} where {key!r} was due")
+        return said
+
+    def _death(self, code: int) -> ServerDied:
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        names = ", ".join(s.name for s in self.plan.servers)
+        text = tail(self.console_path, 15)
+        where = f"{self.plan.name} ({names})" if self.plan.is_cell else self.plan.name
+        return ServerDied(where, f"ended by itself, {how}; log: {self.console_path}", text)
+
+    def _specification(self, fds: Mapping[str, int], status_fd: int) -> str:
+        hosted = [s.name for s in self.plan.servers]
+        elsewhere = {n: list(a) for n, a in self.settings.addresses.items() if n not in hosted}
+        return json.dumps(
+            {
+                "process": self.plan.name,
+                "config": self.settings.config.to_json(),
+                "servers": hosted,
+                "sockets": dict(fds),
+                "addresses": elsewhere,
+                "log_dir": str(self.settings.log_dir),
+                "status_fd": status_fd,
+                "log_level": self.settings.log_level,
+            }
+        )
+
+
+async def stop_all(children: Sequence[ChildProcess], notify: Callable[[str], None]) -> None:
+    """Stop every child side by side; what had to be killed is said."""
+    stopping = [asyncio.ensure_future(child.stop()) for child in children]
+    for child, result in zip(
+        children, await asyncio.gather(*stopping, return_exceptions=True), strict=True
+    ):
+        if isinstance(result, BaseException):
+            notify(f"{child.plan.name}: could not be stopped: {result}")

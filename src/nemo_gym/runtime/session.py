@@ -1,0 +1,203 @@
+"""A run's servers, started here, as one value the driver can use.
+
+`open_run` starts the servers of a configuration, a cell in this process or cells in child
+processes, and stops them on leaving. `nemo_gym.runtime.connect` finds servers that run already.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.config.secrets import Redactor, hide
+from nemo_gym.runtime.head import HeadApp, ServerEntry
+from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
+from nemo_gym.runtime.logs import install_logging
+from nemo_gym.runtime.placement import ProcessPlan, plan_processes
+from nemo_gym.runtime.processes import ChildProcess, ChildSettings, stop_all
+from nemo_gym.runtime.registry import LiveRun, RunEntry, new_run_id, process_start, state_dir
+from nemo_gym.servers.serve import AppServer
+from nemo_gym.transport.directory import Directory
+from nemo_gym.transport.server_client import ServerClient
+
+if TYPE_CHECKING:
+    from nemo_gym.runtime.cell import Cell
+
+__all__ = ["RunOptions", "RunningServers", "open_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How the servers of a run are placed and named."""
+
+    kind: str = "eval run"
+    """`eval run` or `env start`, as `gym env status` shows it."""
+    workers: int = 1
+    one_process_each: bool = False
+    in_process: bool = True
+    """Whether a single cell lives in this process; more than one cell never does."""
+    free_head_port: bool = True
+    """False takes the documented or configured port of the head server."""
+    output: str | None = None
+    log_level: int = logging.INFO
+
+
+@dataclass(slots=True)
+class RunningServers:
+    """A run that accepts calls."""
+
+    run_id: str
+    client: ServerClient
+    tree: Mapping[str, object]
+    """Resolved configuration, secrets hidden."""
+    servers: tuple[ServerEntry, ...]
+    head_url: str
+    log_dir: Path | None
+    """Logs of the servers; None when they belong to a run on another machine."""
+    problems: list[str] = field(default_factory=list)
+    """What is wrong already: one line a provider that cannot be reached."""
+    children: list[ChildProcess] = field(default_factory=list)
+
+    @property
+    def agents(self) -> list[str]:
+        """Names of the agent instances."""
+        return [s.name for s in self.servers if s.kind == "responses_api_agents"]
+
+
+@asynccontextmanager
+async def open_run(
+    config: RunConfig, options: RunOptions, notify: Callable[[str], None]
+) -> AsyncGenerator[RunningServers]:
+    """Start every server of `config`; yields once all are healthy, stops them on leaving.
+
+    Raises `UserMistake` (before anything starts) for what the user can mend and `ServerDied` for a
+    server that does not come up. `notify` gets one line for each thing a person should hear of.
+    """
+    now = time.time()
+    run_id = new_run_id(now)
+    log_dir = state_dir() / "logs" / run_id
+    redact = Redactor(config.secrets).redact
+    async with contextlib.AsyncExitStack() as stack:
+        handler = install_logging(log_dir, default="driver", redact=redact, level=options.log_level)
+        stack.callback(handler.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        layout = bind_layout(
+            plan_processes(
+                config.servers, options.workers, one_process_each=options.one_process_each
+            )
+        )
+        stack.callback(layout.close)
+        running = await _start(config, options, _Run(run_id, log_dir, layout), stack, notify)
+        stack.enter_context(RunEntry(_live_run(running, options, now)))
+        yield running
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    run_id: str
+    log_dir: Path
+    layout: Layout
+
+
+async def _start(
+    config: RunConfig,
+    options: RunOptions,
+    run: _Run,
+    stack: contextlib.AsyncExitStack,
+    notify: Callable[[str], None],
+) -> RunningServers:
+    layout = run.layout
+    addresses = layout.addresses()
+    entries = layout.entries(config.servers)
+    head_socket = bind_head(config, free_port=options.free_head_port)
+    stack.callback(head_socket.close)
+    here = _hosted_here(layout.plans, options)
+    settings = ChildSettings(config, addresses, run.log_dir, options.log_level)
+    children = [
+        ChildProcess(plan, layout.sockets[plan.name], settings)
+        for plan in layout.plans
+        if plan is not here
+    ]
+    stack.push_async_callback(stop_all, children, notify)
+    client, cell = _client(config, addresses, here)
+    stack.push_async_callback(cell.stop if cell else client.aclose)
+    problems = await _start_processes(cell, here, children, layout)
+    head = AppServer(HeadApp(run.run_id, hide(config.tree), entries), head_socket, "head_server")
+    await head.start()
+    stack.push_async_callback(head.stop, 0.2)
+    return RunningServers(
+        run_id=run.run_id,
+        client=client,
+        tree=hide(config.tree),
+        servers=entries,
+        head_url=origin_of(head_socket),
+        log_dir=run.log_dir,
+        problems=problems,
+        children=children,
+    )
+
+
+def _client(
+    config: RunConfig, addresses: Mapping[str, Sequence[str]], here: ProcessPlan | None
+) -> "tuple[ServerClient, Cell | None]":
+    """Return the driver's client, and the cell of this process where there is one."""
+    if here is not None:
+        # The web framework is imported only by a process that hosts servers.
+        from nemo_gym.runtime.cell import Cell  # noqa: PLC0415 - costs 0.3 s of CPU
+
+        hosted = {s.name for s in here.servers}
+        cell = Cell(config, {n: a for n, a in addresses.items() if n not in hosted})
+        return cell.client, cell
+    directory = Directory()
+    for name, origins in addresses.items():
+        directory.set_addresses(name, list(origins))
+    return ServerClient(directory, config.tree), None
+
+
+async def _start_processes(
+    cell: "Cell | None",
+    here: ProcessPlan | None,
+    children: Sequence[ChildProcess],
+    layout: Layout,
+) -> list[str]:
+    """Load everything everywhere, then start it: a mistake is told before anything runs."""
+    await asyncio.gather(*(child.launch() for child in children))
+    if cell is not None and here is not None:
+        cell.load(here.servers)
+    await asyncio.gather(*(child.loaded() for child in children))
+    for child in children:
+        await child.go()
+    problems: list[str] = []
+    if cell is not None and here is not None:
+        await cell.start(layout.sockets[here.name])
+        problems += await cell.provider_problems()
+    for lines in await asyncio.gather(*(child.ready() for child in children)):
+        problems += lines
+    return sorted(set(problems))
+
+
+def _hosted_here(plans: Sequence[ProcessPlan], options: RunOptions) -> ProcessPlan | None:
+    cells = [plan for plan in plans if plan.is_cell]
+    return cells[0] if options.in_process and len(cells) == 1 else None
+
+
+def _live_run(running: RunningServers, options: RunOptions, now: float) -> LiveRun:
+    return LiveRun(
+        run_id=running.run_id,
+        kind=options.kind,
+        pid=os.getpid(),
+        process_started=process_start(os.getpid()) or 0.0,
+        started_at=now,
+        head_url=running.head_url,
+        cwd=str(Path.cwd()),
+        log_dir=str(running.log_dir),
+        servers=tuple(s.name for s in running.servers),
+        output=options.output,
+    )
