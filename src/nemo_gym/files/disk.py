@@ -1,0 +1,110 @@
+"""What a disk can do, in one place that a test can stand in for.
+
+Paths and descriptors in, bytes and numbers out, `OSError` when it fails. Everything that must
+survive a crash goes through a `Disk`, so that a full disk, a slow sync or a power cut is a value
+handed in and not a patch.
+"""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_gym.files.locks import FileLocks
+
+__all__ = ["REAL_DISK", "Disk", "FileState"]
+
+# Every descriptor is closed on exec; Python sets it too, this is for those who read the flags.
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_CLOEXEC
+
+
+class FileState(NamedTuple):
+    """What appending has to know of an open file."""
+
+    size: int
+    """In bytes."""
+    links: int
+    """0 once somebody unlinked it: what is written from then on nobody will find."""
+
+
+class Disk:
+    """The real disk. A subclass in a test may be slow, full, or forget what was not synced."""
+
+    locks: FileLocks = FileLocks()
+
+    def open_append(self, path: Path) -> int:
+        """Open a file for reading and appending; it is made when it is not there."""
+        return os.open(path, _APPEND, 0o644)
+
+    def open_read_write(self, path: Path) -> int:
+        """Open a file for writing at any place; it is made when it is not there."""
+        return os.open(path, _READ_WRITE, 0o644)
+
+    def open_read(self, path: Path) -> int:
+        """Open a file that is there."""
+        return os.open(path, _READ)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor; its locks go with it."""
+        os.close(fd)
+
+    def state(self, fd: int) -> FileState:
+        """Return size and number of links of an open file."""
+        status = os.fstat(fd)
+        return FileState(status.st_size, status.st_nlink)
+
+    def write(self, fd: int, data: bytes) -> int:
+        """Write at the end of a file opened for appending; return how many bytes went in."""
+        return os.write(fd, data)
+
+    def write_at(self, fd: int, data: bytes, offset: int) -> int:
+        """Write at `offset`; return how many bytes went in."""
+        return os.pwrite(fd, data, offset)
+
+    def read_at(self, fd: int, length: int, offset: int) -> bytes:
+        """Read up to `length` bytes from `offset`; fewer only at the end of the file."""
+        parts: list[bytes] = []
+        while length > 0 and (part := os.pread(fd, length, offset)):
+            parts.append(part)
+            offset += len(part)
+            length -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut an open file to `size` bytes."""
+        os.ftruncate(fd, size)
+
+    def preallocate(self, fd: int, size: int) -> None:
+        """Reserve `size` bytes, so that writing them later cannot meet a full disk."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:  # pragma: no cover - macOS
+            os.ftruncate(fd, size)
+
+    def sync(self, fd: int) -> None:
+        """Return once the data of an open file, and its size, would survive a power cut."""
+        getattr(os, "fdatasync", os.fsync)(fd)
+
+    def sync_directory(self, path: Path) -> None:
+        """Return once the names in a directory would survive a power cut."""
+        fd = os.open(path, _READ | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those above it; one that is there is left as it is."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Give a file another name, replacing what has it."""
+        old.replace(new)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name; one that is not there is no error."""
+        path.unlink(missing_ok=True)
+
+
+REAL_DISK = Disk()

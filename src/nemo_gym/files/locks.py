@@ -1,0 +1,99 @@
+"""Locks on open files that other processes, and other descriptors of this one, can see.
+
+Descriptors and byte ranges in, nothing or an answer out. Only open-file-description locks are
+used: a POSIX record lock is blind inside its own process and is dropped when *any* descriptor of
+the file is closed. An OFD lock goes with the last copy of its descriptor, so a killed process
+leaves none behind. Where the system or the file system has none, every call raises `OSError`.
+"""
+
+import errno
+import fcntl
+import struct
+from collections.abc import Generator
+from contextlib import contextmanager
+
+__all__ = ["FileLocks", "says_no_locks"]
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+
+# struct flock of 64-bit Linux: l_type, l_whence, (padding), l_start, l_len, l_pid, (padding)
+_FLOCK = struct.Struct("@hhqqi4x")
+_SET = getattr(fcntl, "F_OFD_SETLK", None)
+_SET_WAIT = getattr(fcntl, "F_OFD_SETLKW", None)
+_GET = getattr(fcntl, "F_OFD_GETLK", None)
+_EXCLUSIVE, _SHARED, _NONE = fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK
+
+
+def says_no_locks(error: OSError) -> bool:
+    """Say whether an error of a lock call means that there are no locks here at all."""
+    return error.errno in _NO_LOCKS
+
+
+def _whole(kind: int) -> bytes:
+    return _FLOCK.pack(kind, 0, 0, 0, 0)
+
+
+_WHOLE_EXCLUSIVE, _WHOLE_SHARED, _WHOLE_NONE = _whole(_EXCLUSIVE), _whole(_SHARED), _whole(_NONE)
+
+
+def _call(fd: int, command: int | None, flock: bytes) -> bytes:
+    if command is None:
+        raise OSError(errno.ENOSYS, "this system has no open-file-description locks")
+    return fcntl.fcntl(fd, command, flock)
+
+
+class FileLocks:
+    """The locks of the operating system; a test hands in others that fail."""
+
+    def lock_exclusive(self, fd: int) -> None:
+        """Wait until nobody else holds the file, then hold all of it (`fd` must be writable)."""
+        _call(fd, _SET_WAIT, _WHOLE_EXCLUSIVE)
+
+    def lock_shared(self, fd: int) -> None:
+        """Wait until nobody holds the file exclusively, then hold it with other readers."""
+        _call(fd, _SET_WAIT, _WHOLE_SHARED)
+
+    def unlock(self, fd: int) -> None:
+        """Let go of every range that this descriptor holds."""
+        _call(fd, _SET, _WHOLE_NONE)
+
+    @contextmanager
+    def exclusive(self, fd: int) -> Generator[None]:
+        """Hold the whole file exclusively."""
+        self.lock_exclusive(fd)
+        try:
+            yield
+        finally:
+            self.unlock(fd)
+
+    @contextmanager
+    def shared(self, fd: int) -> Generator[None]:
+        """Hold the whole file together with other readers."""
+        self.lock_shared(fd)
+        try:
+            yield
+        finally:
+            self.unlock(fd)
+
+    def try_exclusive(self, fd: int) -> bool:
+        """Hold the whole file exclusively if nobody holds it; say whether that was so."""
+        try:
+            _call(fd, _SET, _WHOLE_EXCLUSIVE)
+        except OSError as error:
+            if error.errno in {errno.EAGAIN, errno.EACCES}:
+                return False
+            raise
+        return True
+
+    def hold_range(self, fd: int, start: int, length: int = 1) -> None:
+        """Hold `length` bytes from `start` together with others (`fd` must be readable)."""
+        _call(fd, _SET, _FLOCK.pack(_SHARED, 0, start, length, 0))
+
+    def drop_range(self, fd: int, start: int, length: int = 1) -> None:
+        """Let go of `length` bytes from `start`."""
+        _call(fd, _SET, _FLOCK.pack(_NONE, 0, start, length, 0))
+
+    def is_held(self, fd: int, start: int = 0, length: int = 0) -> bool:
+        """Say whether any *other* descriptor, here or elsewhere, holds a byte of the range."""
+        answer = _call(fd, _GET, _FLOCK.pack(_EXCLUSIVE, 0, start, length, 0))
+        return int(_FLOCK.unpack(answer)[0]) != _NONE
