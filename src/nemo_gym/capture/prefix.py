@@ -1,0 +1,108 @@
+"""The rollout prefix of a request: taken off the path before anything else looks at it.
+
+An ASGI scope goes in, the scope that the server's own routes know comes out, with the rollout it
+belongs to; or the refusal that the client is owed. Works on the raw path, so an encoded slash or
+dot never counts as one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.errors import InvalidRolloutId
+from nemo_gym.ids import RolloutId, split_prefix, with_current_rollout_id
+from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, error_body
+
+__all__ = ["PrefixMiddleware", "Refusal", "RolloutOfScope", "Routed", "refuse", "route"]
+
+RolloutOfScope = Callable[[Scope], RolloutId | None]
+"""Names the rollout of a call that came without a prefix; None leaves it without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """A request as the server's own routes know it."""
+
+    scope: Scope
+    rollout_id: RolloutId | None
+    raw_path: bytes
+    """Without the prefix, undecoded, without a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A request that goes no further."""
+
+    status: int
+    body: bytes
+
+
+def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Refusal:
+    """Split the prefix off the path of an HTTP or WebSocket scope."""
+    raw_path = _raw_path(scope)
+    try:
+        rollout_id, rest = split_prefix(raw_path)
+    except InvalidRolloutId as error:
+        return Refusal(400, error_body(_dialect_in(raw_path), 400, _one_line(error)))
+    rest = rest or b"/"
+    if rest.startswith(b"/v1/v1/"):
+        message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
+        return Refusal(404, error_body(_dialect_in(rest), 404, message))
+    if rollout_id is None:
+        return Routed(scope, unprefixed(scope) if unprefixed else None, rest)
+    prefix_length = len(raw_path) - len(rest) if rest != b"/" else len(raw_path.rstrip(b"/"))
+    # The prefix holds no percent sign, so it is as long decoded as it is raw.
+    path = scope["path"][prefix_length:] or "/"
+    return Routed({**scope, "path": path, "raw_path": rest}, rollout_id, rest)
+
+
+class PrefixMiddleware:
+    """Takes the prefix off and carries the rollout id; captures nothing."""
+
+    def __init__(self, app: ASGIApp, *, unprefixed: RolloutOfScope | None = None) -> None:
+        self.app = app
+        self._unprefixed = unprefixed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; every other kind of scope passes through."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self.app(scope, receive, send)
+            return
+        routed = route(scope, self._unprefixed)
+        if isinstance(routed, Refusal):
+            await refuse(scope, send, routed)
+            return
+        with with_current_rollout_id(routed.rollout_id):
+            await self.app(routed.scope, receive, send)
+
+
+async def refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
+    """Answer with the refusal."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+        return
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(refusal.body)).encode()),
+    ]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    body = b"" if scope["method"] == "HEAD" else refusal.body
+    await send({"type": "http.response.body", "body": body})
+
+
+def _raw_path(scope: Scope) -> bytes:
+    raw = scope.get("raw_path")
+    if isinstance(raw, bytes):
+        return raw.partition(b"?")[0]
+    return quote(scope["path"], safe="/:@!$&'()*+,;=-._~").encode("ascii")
+
+
+def _dialect_in(path: bytes) -> Dialect:
+    """Return the dialect that a client at this path speaks, as far as the path tells."""
+    return next((dialect for dialect in DIALECTS if dialect.route in path), RESPONSES)
+
+
+def _one_line(error: InvalidRolloutId) -> str:
+    return f"{error.what}: {error.mend}" if error.mend else error.what

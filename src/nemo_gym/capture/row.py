@@ -1,0 +1,47 @@
+"""What capture hands to a store: one finished line, and the promise of one that is under way."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from nemo_gym.ids import RolloutId
+
+__all__ = ["Claim", "Row", "RowStore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One model call, encoded; its line goes to the file as it is."""
+
+    rollout_id: RolloutId
+    model_call_id: str
+    """Unique for ever: replay and clearing know a row by it."""
+    line: bytes
+    """A JSON object on one line, without the line end."""
+
+
+class Claim(Protocol):
+    """A call under way: until it is released, readers know that a row of the rollout may come."""
+
+    def release(self) -> None:
+        """Say that nothing more comes of this call; releasing twice is no error."""
+        ...
+
+
+class RowStore(Protocol):
+    """Keeps rows: `CaptureStore` on disk, `MemoryStore` in tests."""
+
+    def claim(self, rollout_id: RolloutId) -> Claim:
+        """Say that a call of the rollout is under way. Never raises: a failure is logged."""
+        ...
+
+    def submit(self, row: Row, claim: Claim | None = None) -> Future[None]:
+        """Hand over a row; the future ends when the row is durable, or with what went wrong.
+
+        Does not wait. `claim` is released when the future ends, whoever is there to see it.
+        """
+        ...
+
+    def mark_incomplete(self, rollout_id: RolloutId, reason: str) -> None:
+        """Record that the rollout lacks a row. Never raises: a failure is logged."""
+        ...
