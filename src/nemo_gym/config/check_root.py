@@ -1,0 +1,116 @@
+"""A resolved tree in, mistakes about the product's own settings out; values become their type."""
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from pathlib import Path
+
+from nemo_gym.config.document import KeyPath, dotted
+from nemo_gym.config.merge import Layers
+from nemo_gym.config.problems import Problems
+from nemo_gym.config.schema import RootSettings
+from nemo_gym.config.secrets import is_secret_key
+from nemo_gym.config.typed import WrongType, coerce, describe, field_types
+
+__all__ = ["check_root", "known_root_keys", "wrong_type"]
+
+
+def known_root_keys() -> frozenset[str]:
+    """Return the dotted key of every setting of the product, sections and values."""
+    return frozenset(dotted(path) for path in _known(RootSettings, ()))
+
+
+def check_root(tree: dict[str, object], layers: Layers, problems: Problems) -> None:
+    """Check types and rules; a value that YAML or the environment gave as text becomes its type."""
+    before = len(problems.found)
+    _check_section(RootSettings, tree, (), layers, problems)
+    if len(problems.found) == before:
+        _check_ports(tree, layers, problems)
+        _check_capture(tree, layers, problems)
+
+
+def wrong_type(path: KeyPath, value: object, expected: object, layers: Layers) -> dict[str, str]:
+    """Return what, where and how to mend for a value of the wrong type; no secret is shown."""
+    shown = "a value" if is_secret_key(path[-1]) else _shown(value)
+    mend = f"give {dotted(path)} {describe(expected)}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and expected_text(expected):
+        mend = f"write the value of {dotted(path)} in quotes"
+    return {
+        "what": f"{dotted(path)} must be {describe(expected)}, and is {shown}",
+        "where": f"{layers.origin(path)} ({dotted(path)})",
+        "mend": mend,
+    }
+
+
+def expected_text(expected: object) -> bool:
+    """Return whether text would do."""
+    try:
+        coerce("x", expected)
+    except WrongType:
+        return False
+    return True
+
+
+def _check_section(
+    cls: type, section: dict[str, object], path: KeyPath, layers: Layers, problems: Problems
+) -> None:
+    for name, expected in field_types(cls).items():
+        if name not in section:
+            continue
+        here, value = (*path, name), section[name]
+        if isinstance(expected, type) and is_dataclass(expected):
+            if isinstance(value, dict):
+                _check_section(expected, value, here, layers, problems)
+            elif value is None:
+                section[name] = {}
+            else:
+                problems.add(**wrong_type(here, value, Mapping, layers))
+            continue
+        try:
+            section[name] = coerce(value, expected)
+        except WrongType:
+            problems.add(**wrong_type(here, value, expected, layers))
+
+
+def _check_ports(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
+    head = tree.get("head_server")
+    port = head.get("port") if isinstance(head, dict) else None
+    if isinstance(port, int) and not 0 <= port <= 65535:
+        path = ("head_server", "port")
+        problems.add(
+            f"head_server.port is {port}, which is no port",
+            where=f"{layers.origin(path)} (head_server.port)",
+            mend="use a number from 1 to 65535",
+        )
+
+
+def _check_capture(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
+    enabled, folder = tree.get("observability_enabled"), tree.get("model_call_capture_dir")
+    if enabled and not folder:
+        problems.add(
+            "observability_enabled is true, but model_call_capture_dir is not set",
+            where=f"{layers.origin(('observability_enabled',))} (observability_enabled)",
+            mend='add ++model_call_capture_dir="$(pwd)/results/model-calls", an absolute directory',
+        )
+    elif isinstance(folder, str) and folder and not Path(folder).is_absolute():
+        problems.add(
+            f"model_call_capture_dir is {folder!r}, which is not absolute",
+            where=f"{layers.origin(('model_call_capture_dir',))} (model_call_capture_dir)",
+            mend=f'write ++model_call_capture_dir="$(pwd)/{folder}"',
+        )
+
+
+def _known(cls: type, path: KeyPath) -> list[KeyPath]:
+    found = []
+    for name, kind in field_types(cls).items():
+        found.append((*path, name))
+        if isinstance(kind, type) and is_dataclass(kind):
+            found += _known(kind, (*path, name))
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return "a section of keys"
+    if isinstance(value, list):
+        return "a list"
+    return {True: "true", False: "false", None: "null"}.get(value, "") or repr(value)  # type: ignore[call-overload]

@@ -1,0 +1,160 @@
+"""Plain values and a type in, values of that type out. No I/O.
+
+Lenient where YAML and the environment are: `"8000"` is a whole number, `"true"` a boolean. Strict
+where a slip would pass unseen: a number is not text, a boolean is not a number.
+"""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["WrongType", "coerce", "describe", "field_types", "with_defaults"]
+
+
+T = TypeVar("T")
+
+
+class WrongType(ValueError):
+    """A value does not have the type it should have; the message says what was expected."""
+
+
+def coerce(value: object, expected: object) -> object:
+    """Return `value` as `expected`: a type, union, Literal, list, mapping; raises `WrongType`."""
+    origin = get_origin(expected)
+    if origin in (Union, types.UnionType):
+        return _coerce_union(value, get_args(expected))
+    if origin is Literal:
+        if value in get_args(expected):
+            return value
+        raise WrongType(describe(expected))
+    rule = _RULES.get(origin or expected)
+    return value if rule is None else rule(value)
+
+
+def describe(expected: object) -> str:
+    """Return a type in words: `a whole number`, `text or null`."""
+    origin = get_origin(expected)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(each) for each in get_args(expected))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, get_args(expected)))
+    return _NAMES.get(origin or expected, "a value")
+
+
+@cache
+def field_types(cls: Any) -> Mapping[str, object]:
+    """Return the types of a dataclass's fields by name."""
+    hints = get_type_hints(cls)
+    return {each.name: hints[each.name] for each in fields(cls)}
+
+
+def with_defaults(cls: type[T], values: object) -> T:
+    """Return the dataclass `cls` filled from a tree whose values have been checked.
+
+    Keys it does not know are left out; sections that are dataclasses are filled in the same way.
+    """
+    given = values if isinstance(values, Mapping) else {}
+    filled: dict[str, object] = {}
+    shape: Any = cls  # a dataclass; a type variable cannot say so
+    for each in fields(shape):
+        kind = field_types(shape)[each.name]
+        if isinstance(kind, type) and is_dataclass(kind):
+            filled[each.name] = with_defaults(kind, given.get(each.name))
+        elif each.name in given:
+            filled[each.name] = given[each.name]
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise TypeError(f"{cls.__name__}.{each.name} has no default")
+    return cls(**filled)
+
+
+def _coerce_union(value: object, choices: Sequence[object]) -> object:
+    if value is None and type(None) in choices:
+        return None
+    for choice in choices:
+        try:
+            return coerce(value, choice)
+        except WrongType:
+            continue
+    raise WrongType(" or ".join(describe(each) for each in choices))
+
+
+def _as_bool(value: object) -> object:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+        return value.strip().lower() == "true"
+    raise WrongType(_NAMES[bool])
+
+
+def _as_int(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            pass
+    raise WrongType(_NAMES[int])
+
+
+def _as_float(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    raise WrongType(_NAMES[float])
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    raise WrongType(_NAMES[str])
+
+
+def _as_list(value: object) -> object:
+    if isinstance(value, list):
+        return value
+    raise WrongType(_NAMES[list])
+
+
+def _as_mapping(value: object) -> object:
+    if isinstance(value, Mapping):
+        return value
+    raise WrongType(_NAMES[dict])
+
+
+def _as_none(value: object) -> object:
+    if value is None:
+        return None
+    raise WrongType(_NAMES[types.NoneType])
+
+
+_RULES: Mapping[object, Callable[[object], object]] = {
+    bool: _as_bool,
+    int: _as_int,
+    float: _as_float,
+    str: _as_text,
+    list: _as_list,
+    tuple: _as_list,
+    dict: _as_mapping,
+    Mapping: _as_mapping,
+    types.NoneType: _as_none,
+}
+_NAMES: dict[object, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    tuple: "a list",
+    dict: "a section of keys",
+    Mapping: "a section of keys",
+    types.NoneType: "null",
+}
