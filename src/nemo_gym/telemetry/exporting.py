@@ -5,8 +5,10 @@ Nothing of OpenTelemetry is imported here. None while nothing exports; dropped i
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from nemo_gym.telemetry.recorded import Recorded
 
 __all__ = ["Exporting", "exporting", "set_exporting"]
 
@@ -23,6 +25,8 @@ class Exporting:
     """Whether a sample also walks every task of its loop."""
     flush: Callable[[], None]
     """Hand what is recorded to the exporters now. Bounded in time; never raises."""
+    recorded: Recorded = field(default_factory=Recorded)
+    """Plain numbers of everything beyond the observer's own instruments."""
 
 
 _EXPORTING: Exporting | None = None

@@ -1,0 +1,111 @@
+"""Counts of this process that always run, for the live view: plain numbers, a few a call.
+
+They cost tens of nanoseconds and need nothing installed, so they do not depend on telemetry being
+on. Figures that cost more, such as series by model, are in `recorded` and only while it exports.
+"""
+
+import os
+
+from nemo_gym.telemetry.recorded import (
+    COMMIT_DURATION_BOUNDARIES_MS,
+    OPERATION_DURATION_BOUNDARIES_S,
+)
+from nemo_gym.telemetry.series import PlainHistogram
+
+__all__ = ["LiveCounts", "RolloutCounts", "ServerCounts", "live_counts", "server_counts"]
+
+
+class ServerCounts:
+    """Requests of one server of this process, bumped by the outermost layer of its stack."""
+
+    __slots__ = ("errors", "in_flight", "requests")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.requests = 0
+        """Requests begun."""
+        self.errors = 0
+        """Responses of 500 and above, and handlers that raised."""
+
+
+class RolloutCounts:
+    """Rollouts of the driver in this process; `planned` None where the number is not known."""
+
+    __slots__ = (
+        "active",
+        "active_s",
+        "failed",
+        "finished",
+        "offered",
+        "planned",
+        "resident",
+        "reward_total",
+        "waited_s",
+    )
+
+    def __init__(self) -> None:
+        self.planned: int | None = None
+        self.offered = 0
+        """Handed to dispatch."""
+        self.resident = 0
+        """Waiting for admission or running."""
+        self.active = 0
+        """Admitted past the concurrency limit and running."""
+        self.finished = 0
+        """Ended with a reward."""
+        self.failed = 0
+        """Ended without one."""
+        self.reward_total = 0.0
+        self.waited_s = 0.0
+        """Seconds that rollouts spent waiting for admission, added up."""
+        self.active_s = 0.0
+        """Seconds that rollouts spent running, added up."""
+
+
+class LiveCounts:
+    """Everything counted in this process since it began."""
+
+    def __init__(self) -> None:
+        self.servers: dict[str, ServerCounts] = {}
+        self.rollouts = RolloutCounts()
+        self.model_calls = 0
+        """Calls to a provider that ended, well or not."""
+        self.model_calls_in_flight = 0
+        self.model_errors = 0
+        self.model_retries = 0
+        self.tokens_in = 0
+        self.tokens_out = 0
+        self.model_duration = PlainHistogram(OPERATION_DURATION_BOUNDARIES_S)
+        self.tool_calls = 0
+        self.tool_errors = 0
+        self.rows_submitted = 0
+        """Captured rows handed to the store."""
+        self.rows_durable = 0
+        self.rows_failed = 0
+        self.commit_duration = PlainHistogram(COMMIT_DURATION_BOUNDARIES_MS)
+        self.connection_waits = 0
+        self.connection_waited_s = 0.0
+        self.outbound_s = 0.0
+        """Seconds that calls over HTTP took, waiting for a connection included, added up."""
+
+
+_LIVE = LiveCounts()
+
+
+def live_counts() -> LiveCounts:
+    """Return the counts of this process."""
+    return _LIVE
+
+
+def server_counts(name: str) -> ServerCounts:
+    """Return the counts of the server instance `name`, made on first use; keep the object."""
+    return _LIVE.servers.setdefault(name, ServerCounts())
+
+
+def _reset() -> None:
+    global _LIVE  # noqa: PLW0603 - one set of counts a process
+    _LIVE = LiveCounts()
+
+
+# What the parent counted is the parent's.
+os.register_at_fork(after_in_child=_reset)

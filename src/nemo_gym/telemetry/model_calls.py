@@ -1,0 +1,128 @@
+"""One call to a provider, timed: what a model server's forwarder tells telemetry.
+
+Counts for the live view always run; series by model and error, and the call's span, only while
+metrics or traces are exported. Nothing here raises, and no text of a request or a header comes in.
+"""
+
+from time import perf_counter
+
+from nemo_gym.telemetry.exporting import exporting
+from nemo_gym.telemetry.live import live_counts
+from nemo_gym.telemetry.tracing import Span, begin_span
+
+__all__ = ["ModelCall", "count_tokens", "model_call_started"]
+
+_OPERATION = "chat"
+# A model name may come from a client; a longer one is no name.
+_LONGEST_NAME = 100
+
+
+class ModelCall:
+    """A call under way. `ended` ends it, whatever happened; only its first call counts."""
+
+    __slots__ = ("_ended", "_model", "_provider", "_span", "_started", "_waiting")
+
+    def __init__(self, provider: str, model: str, *, stream: bool) -> None:
+        self._provider = provider
+        self._model = model[:_LONGEST_NAME]
+        self._ended = False
+        self._waiting = stream
+        self._span: Span | None = begin_span(
+            f"{_OPERATION} {self._model}",
+            kind="client",
+            attributes={
+                "gen_ai.operation.name": _OPERATION,
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": self._model,
+                "gen_ai.request.stream": stream,
+            },
+        )
+        live_counts().model_calls_in_flight += 1
+        self._started = perf_counter()
+
+    def first_chunk(self) -> None:
+        """Say that data of the response has come; only the first time of a stream counts."""
+        if not self._waiting:
+            return
+        self._waiting = False
+        waited_s = perf_counter() - self._started
+        active = exporting()
+        if active is not None:
+            active.recorded.model_first_chunk.record(
+                waited_s, _OPERATION, self._provider, self._model
+            )
+        if self._span is not None:
+            self._span.set("gen_ai.response.time_to_first_chunk", waited_s)
+
+    def retried(self, reason: str) -> None:
+        """Count one more try; `reason` is a status such as `429` or a category as of capture."""
+        live_counts().model_retries += 1
+        active = exporting()
+        if active is not None:
+            active.recorded.model_retries.add(1, self._provider, self._model, reason)
+
+    def note(self, key: str, value: str | float | bool) -> None:
+        """Put an attribute on the call's span, where there is one."""
+        if self._span is not None:
+            self._span.set(key, value)
+
+    def ended(self, error: str | None = None) -> None:
+        """Say that the call is over; `error` is its category (`timeout`, `rate_limit`, …)."""
+        if self._ended:
+            return
+        self._ended = True
+        took_s = perf_counter() - self._started
+        live = live_counts()
+        live.model_calls_in_flight -= 1
+        live.model_calls += 1
+        live.model_duration.record(took_s)
+        active = exporting()
+        if active is not None:
+            active.recorded.model_duration.record(
+                took_s, _OPERATION, self._provider, self._model, error
+            )
+        if error is not None:
+            live.model_errors += 1
+            if active is not None:
+                active.recorded.model_errors.add(1, self._provider, self._model, error)
+        if self._span is not None:
+            self._span.end(error)
+
+
+def model_call_started(provider: str, model: str, *, stream: bool) -> ModelCall:
+    """Begin timing a call; `provider` is a GenAI provider name such as `openai` or `vllm`."""
+    return ModelCall(provider, model, stream=stream)
+
+
+def count_tokens(
+    provider: str,
+    model: str,
+    *,
+    tokens_in: int | None,
+    tokens_out: int | None,
+    cache_read: int | None = None,
+    cache_creation: int | None = None,
+    reasoning: int | None = None,
+) -> None:
+    """Count the tokens of one call, once a call, by whoever has read its usage; None: not known.
+
+    Cached and reasoning tokens are parts of the input and the output, not added to them.
+    """
+    live = live_counts()
+    if tokens_in is not None:
+        live.tokens_in += tokens_in
+    if tokens_out is not None:
+        live.tokens_out += tokens_out
+    active = exporting()
+    if active is None:
+        return
+    model = model[:_LONGEST_NAME]
+    recorded = active.recorded
+    kinds = {"input": tokens_in, "output": tokens_out}
+    for kind, count in kinds.items():
+        if count is not None:
+            recorded.model_token_usage.record(count, _OPERATION, provider, model, kind)
+    parts = {"cache_read": cache_read, "cache_creation": cache_creation, "reasoning": reasoning}
+    for kind, count in (kinds | parts).items():
+        if count is not None:
+            recorded.model_tokens.add(count, provider, model, kind)

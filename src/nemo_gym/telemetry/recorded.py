@@ -1,0 +1,92 @@
+"""Every instrument beyond the observer's: model calls, tools, capture, rollouts, connections.
+
+One `Recorded` is made when a process starts to export and dropped when it stops. Attribute values
+come from configuration and fixed lists; never a rollout id, a path or a text of a user.
+"""
+
+from nemo_gym.telemetry.names import DRIVER_DURATION_BOUNDARIES_MS
+from nemo_gym.telemetry.series import CounterSeries, HistogramSeries
+
+__all__ = [
+    "COMMIT_DURATION_BOUNDARIES_MS",
+    "COMMIT_ROWS_BOUNDARIES",
+    "OPERATION_DURATION_BOUNDARIES_S",
+    "TOKEN_BOUNDARIES",
+    "Recorded",
+]
+
+OPERATION_DURATION_BOUNDARIES_S: tuple[float, ...] = (
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+)  # fmt: skip
+"""As the OpenTelemetry GenAI conventions ask for."""
+TOKEN_BOUNDARIES: tuple[float, ...] = tuple(float(4**power) for power in range(14))
+"""1, 4, 16 … 67108864, as the GenAI conventions ask for."""
+COMMIT_DURATION_BOUNDARIES_MS: tuple[float, ...] = (
+    0.25, 0.5, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096,
+)  # fmt: skip
+COMMIT_ROWS_BOUNDARIES: tuple[float, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+COMMIT_BYTES_BOUNDARIES: tuple[float, ...] = tuple(float(4**power) for power in range(5, 15))
+
+_OPERATION = "gen_ai.operation.name"
+_PROVIDER = "gen_ai.provider.name"
+_MODEL = "gen_ai.request.model"
+_ERROR = "error.type"
+
+
+class Recorded:
+    """The plain numbers of one process, by instrument."""
+
+    def __init__(self) -> None:
+        call = (_OPERATION, _PROVIDER, _MODEL)
+        seconds = OPERATION_DURATION_BOUNDARIES_S
+        self.model_duration = HistogramSeries(
+            "gen_ai.client.operation.duration", "s", seconds, (*call, _ERROR)
+        )
+        self.model_first_chunk = HistogramSeries(
+            "gen_ai.client.operation.time_to_first_chunk", "s", seconds, call
+        )
+        self.model_token_usage = HistogramSeries(
+            "gen_ai.client.token.usage", "{token}", TOKEN_BOUNDARIES, (*call, "gen_ai.token.type")
+        )
+        self.model_tokens = CounterSeries(
+            "gym.model.tokens_total", "{token}", (_PROVIDER, _MODEL, "nemo.gym.token.kind")
+        )
+        self.model_retries = CounterSeries(
+            "gym.model.retries_total", "{retry}", (_PROVIDER, _MODEL, _ERROR)
+        )
+        self.model_errors = CounterSeries(
+            "gym.model.errors_total", "{error}", (_PROVIDER, _MODEL, _ERROR)
+        )
+        self.tool_duration = HistogramSeries(
+            "gen_ai.execute_tool.duration", "s", seconds, ("gen_ai.tool.name", _ERROR)
+        )
+        self.commit_rows = HistogramSeries(
+            "gym.capture.commit.batch_size", "{row}", COMMIT_ROWS_BOUNDARIES
+        )
+        self.commit_duration = HistogramSeries(
+            "gym.capture.commit.duration_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
+        )
+        self.commit_bytes = HistogramSeries(
+            "gym.capture.commit.bytes", "By", COMMIT_BYTES_BOUNDARIES
+        )
+        self.capture_failures = CounterSeries("gym.capture.failures_total", "{failure}", (_ERROR,))
+        self.rollout_duration = HistogramSeries(
+            "gym.driver.rollout.duration_ms",
+            "ms",
+            DRIVER_DURATION_BOUNDARIES_MS,
+            ("nemo.gym.rollout.outcome",),
+        )
+        self.rollouts_finished = CounterSeries(
+            "gym.driver.rollouts.finished_total", "{rollout}", ("nemo.gym.rollout.outcome",)
+        )
+        self.connection_wait = HistogramSeries(
+            "gym.http.client.connection_wait_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
+        )
+
+    def histograms(self) -> list[HistogramSeries]:
+        """Return every histogram, in a stable order."""
+        return [value for value in vars(self).values() if isinstance(value, HistogramSeries)]
+
+    def counters(self) -> list[CounterSeries]:
+        """Return every counter, in a stable order."""
+        return [value for value in vars(self).values() if isinstance(value, CounterSeries)]

@@ -1,0 +1,143 @@
+"""Histograms and counters made of plain numbers, by attribute values, bounded in how many.
+
+Readings come in on the hot path; the exporter's thread takes copies. An update is one `+=` with no
+call in between, so none is lost to another thread under the GIL. No lock, no OpenTelemetry.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["OTHER", "CounterSeries", "HistogramReading", "HistogramSeries", "PlainHistogram"]
+
+OTHER = "other"
+"""Attribute value of everything beyond the limit of a series."""
+
+Values = tuple[str | None, ...]
+"""Attribute values in the order of a series' keys; None leaves that attribute out."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramReading:
+    """What a histogram held when it was read."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds of the buckets, inclusive; one more bucket lies above the last."""
+    counts: tuple[int, ...]
+    total: float
+    """Sum of all readings."""
+
+    @property
+    def count(self) -> int:
+        """How many readings there were."""
+        return sum(self.counts)
+
+    def quantile(self, q: float) -> float | None:
+        """Return the value below which the share `q` of readings lies; None without readings.
+
+        Linear within a bucket. Readings above the last bound count as that bound.
+        """
+        rank = q * self.count
+        below = 0
+        for index, count in enumerate(self.counts):
+            if count and below + count >= rank:
+                if index == len(self.bounds):
+                    return self.bounds[-1]
+                low = self.bounds[index - 1] if index else 0.0
+                return low + (self.bounds[index] - low) * max(0.0, rank - below) / count
+            below += count
+        return None
+
+    def since(self, earlier: "HistogramReading | None") -> "HistogramReading":
+        """Return only what was added after `earlier`."""
+        if earlier is None:
+            return self
+        counts = tuple(a - b for a, b in zip(self.counts, earlier.counts, strict=True))
+        return HistogramReading(self.bounds, counts, self.total - earlier.total)
+
+
+class PlainHistogram:
+    """Counts per bucket, and a sum."""
+
+    __slots__ = ("_bounds", "_counts", "_total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._total = 0.0
+
+    def record(self, reading: float) -> None:
+        """Add one reading."""
+        index = bisect_left(self._bounds, reading)
+        self._counts[index] += 1
+        self._total += reading
+
+    def read(self) -> HistogramReading:
+        """Return a copy of what is held now."""
+        return HistogramReading(self._bounds, tuple(self._counts), self._total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Described:
+    name: str
+    """Name of the instrument."""
+    unit: str
+    keys: tuple[str, ...]
+    """Attribute names, in the order in which values are given."""
+    limit: int = 200
+    """Most series of distinct values; what comes after is counted under `other`."""
+
+    def attributes(self, values: Values) -> dict[str, str]:
+        """Return the attributes of one series."""
+        pairs = zip(self.keys, values, strict=True)
+        return {key: value for key, value in pairs if value is not None}
+
+
+class HistogramSeries:
+    """One histogram instrument: a plain histogram per distinct attribute values."""
+
+    def __init__(
+        self, name: str, unit: str, bounds: Sequence[float], keys: tuple[str, ...] = ()
+    ) -> None:
+        self.described = _Described(name, unit, keys)
+        self._bounds = tuple(bounds)
+        self._series: dict[Values, PlainHistogram] = {}
+
+    def record(self, reading: float, *values: str | None) -> None:
+        """Add one reading under these attribute values."""
+        found = self._series.get(values)
+        if found is None:
+            found = self._admit(values)
+        found.record(reading)
+
+    def read(self) -> list[tuple[dict[str, str], HistogramReading]]:
+        """Return attributes and contents of every series, in a stable order."""
+        series = self._series.copy()
+        return [(self.described.attributes(v), h.read()) for v, h in series.items()]
+
+    def _admit(self, values: Values) -> PlainHistogram:
+        if len(self._series) >= self.described.limit:
+            values = (OTHER,) * len(values)
+        return self._series.setdefault(values, PlainHistogram(self._bounds))
+
+
+class CounterSeries:
+    """One counter instrument: a plain number per distinct attribute values."""
+
+    def __init__(self, name: str, unit: str, keys: tuple[str, ...] = ()) -> None:
+        self.described = _Described(name, unit, keys)
+        self._series: dict[Values, int] = {}
+
+    def add(self, count: int, *values: str | None) -> None:
+        """Add `count` under these attribute values."""
+        series = self._series
+        if values not in series:
+            if len(series) >= self.described.limit:
+                values = (OTHER,) * len(values)
+            series.setdefault(values, 0)
+        series[values] += count
+
+    def read(self) -> list[tuple[dict[str, str], int]]:
+        """Return attributes and count of every series, in a stable order."""
+        series = self._series.copy()
+        return [(self.described.attributes(values), count) for values, count in series.items()]

@@ -1,0 +1,79 @@
+"""The server's end of a trace: an ASGI layer that takes up the caller's span.
+
+While traces are off it costs one global read a request. It sends and receives nothing itself.
+"""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from nemo_gym.errors import InvalidRolloutId
+from nemo_gym.ids import split_prefix
+from nemo_gym.telemetry.names import UNMATCHED_ROUTE
+from nemo_gym.telemetry.tracing import Span, extract, tracer
+
+__all__ = ["TraceMiddleware"]
+
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[MutableMapping[str, Any], _Receive, _Send], Awaitable[None]]
+
+
+class TraceMiddleware:
+    """ASGI middleware: one server span a request, child of the span that the caller sent.
+
+    A `POST` that comes without one begins a trace of its own; other requests do not.
+    """
+
+    def __init__(self, app: _App, server: str) -> None:
+        self.app = app
+        self.server = server
+
+    async def __call__(
+        self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
+    ) -> None:
+        """Run the app, inside a span where there is a trace."""
+        owner = tracer()
+        if owner is None or scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        parent = extract(scope["headers"])
+        if parent is None and scope["method"] != "POST":
+            await self.app(scope, receive, send)
+            return
+        span = Span(owner, scope["method"], "server", parent, {"nemo.gym.server": self.server})
+        await self._traced(span, scope, receive, send)
+
+    async def _traced(
+        self, span: Span, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
+    ) -> None:
+        status = 0
+
+        async def noting_send(message: _Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        with span:
+            try:
+                await self.app(scope, receive, noting_send)
+            finally:
+                _describe(span, scope, status)
+            if status >= 500:
+                span.end(str(status))
+
+
+def _describe(span: Span, scope: MutableMapping[str, Any], status: int) -> None:
+    route = getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE
+    span.name = f"{scope['method']} {route}"
+    span.set("http.request.method", scope["method"])
+    span.set("http.route", route)
+    if status:
+        span.set("http.response.status_code", status)
+    try:
+        rollout_id, _ = split_prefix(scope.get("raw_path") or b"")
+    except InvalidRolloutId:
+        return
+    if rollout_id is not None:
+        span.set("nemo.gym.rollout.id", rollout_id)

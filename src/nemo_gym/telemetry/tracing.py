@@ -1,0 +1,277 @@
+"""Spans as plain values: begun, ended and queued here, sent by the exporter's own thread.
+
+One trace a rollout: the driver begins it, `inject` puts it on every call to another server, over
+HTTP or in-process, and `trace_middleware` (or `extract`) takes it up there. No span of a library is
+held open: a span is made when it is over, so it may end in another task than it began in. While
+traces are off, every function here is one global read.
+"""
+
+import os
+import random
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, replace
+from time import time_ns
+from typing import Literal, Protocol
+
+from nemo_gym.telemetry.trace_context import (
+    TRACEPARENT,
+    TRACESTATE,
+    TraceContext,
+    format_traceparent,
+    parse_traceparent,
+    sampled_by,
+)
+
+__all__ = [
+    "AttributeValue",
+    "Bridge",
+    "EndedSpan",
+    "NoSpan",
+    "Span",
+    "SpanKind",
+    "Tracer",
+    "begin_span",
+    "extract",
+    "inject",
+    "set_tracer",
+    "span",
+    "tracer",
+]
+
+AttributeValue = str | bool | int | float
+SpanKind = Literal["internal", "server", "client"]
+
+_CURRENT: ContextVar[TraceContext | None] = ContextVar("nemo_gym_trace", default=None)
+_QUEUE_LIMIT = 8192
+_NONE: Mapping[str, AttributeValue] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class EndedSpan:
+    """A span that is over, as the exporter's thread gets it."""
+
+    name: str
+    kind: SpanKind
+    context: TraceContext
+    parent: TraceContext | None
+    started_ns: int
+    """Unix time in nanoseconds."""
+    ended_ns: int
+    attributes: Mapping[str, AttributeValue]
+    error: str | None
+    """Category of what went wrong; None when nothing did."""
+
+
+class Bridge(Protocol):
+    """Another library's notion of the running span, so that its spans and ours nest."""
+
+    def current(self) -> TraceContext | None:
+        """Return the span that runs in this task."""
+        ...
+
+    def attach(self, context: TraceContext) -> object:
+        """Make `context` the running span of this task; return what `detach` needs."""
+        ...
+
+    def detach(self, token: object) -> None:
+        """Undo `attach`, in the same task."""
+        ...
+
+
+class Tracer:
+    """Decides which traces are recorded, knows the running span, queues what has ended."""
+
+    def __init__(self, ratio: float, bridge: Bridge | None = None) -> None:
+        self.ratio = ratio
+        self.bridge = bridge
+        self.ended: deque[EndedSpan] = deque()
+        self.dropped = 0
+
+    def current(self) -> TraceContext | None:
+        """Return the innermost running span of this task, ours or another library's."""
+        return _CURRENT.get() if self.bridge is None else self.bridge.current()
+
+    def keep(self, ended: EndedSpan) -> None:
+        """Queue a span for the exporter; beyond the limit it is dropped and counted."""
+        if len(self.ended) >= _QUEUE_LIMIT:
+            self.dropped += 1
+        else:
+            self.ended.append(ended)
+
+    def drain(self, limit: int) -> list[EndedSpan]:
+        """Take at most `limit` ended spans, oldest first; only the exporter's thread calls this."""
+        return [self.ended.popleft() for _ in range(min(limit, len(self.ended)))]
+
+
+class Span:
+    """A span under way. `with` makes it the parent of what runs inside, in this task."""
+
+    __slots__ = (
+        "_attached",
+        "_ended",
+        "_token",
+        "_tracer",
+        "attributes",
+        "context",
+        "kind",
+        "name",
+        "parent",
+        "started_ns",
+    )
+
+    def __init__(
+        self,
+        owner: Tracer,
+        name: str,
+        kind: SpanKind,
+        parent: TraceContext | None,
+        attributes: Mapping[str, AttributeValue],
+    ) -> None:
+        self._tracer = owner
+        self._ended = False
+        self._token: Token[TraceContext | None] | None = None
+        self._attached: object = None
+        self.name = name
+        self.kind: SpanKind = kind
+        self.parent = parent
+        self.context = _child(owner, parent)
+        self.attributes = dict(attributes)
+        self.started_ns = time_ns()
+
+    def __enter__(self) -> "Span":
+        self._token = _CURRENT.set(self.context)
+        if self._tracer.bridge is not None:
+            self._attached = self._tracer.bridge.attach(self.context)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        token, self._token = self._token, None
+        try:
+            if token is not None:
+                _CURRENT.reset(token)
+                if self._tracer.bridge is not None:
+                    self._tracer.bridge.detach(self._attached)
+        except ValueError:
+            # Closed from another task, as generators may be: that task's span is not ours to end.
+            pass
+        self.end(None if kind is None else kind.__name__)
+
+    def set(self, key: str, value: AttributeValue) -> None:
+        """Put an attribute on the span."""
+        self.attributes[key] = value
+
+    def end(self, error: str | None = None) -> None:
+        """End the span now; `error` is a short category. Only the first call counts."""
+        if self._ended:
+            return
+        self._ended = True
+        if not self.context.sampled:
+            return
+        times = (self.started_ns, time_ns())
+        if error is not None:
+            self.attributes["error.type"] = error
+        self._tracer.keep(
+            EndedSpan(
+                self.name, self.kind, self.context, self.parent, *times, self.attributes, error
+            )
+        )
+
+
+class NoSpan:
+    """Stands in for a span while traces are off."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> "NoSpan":
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        """Do nothing."""
+
+    def set(self, key: str, value: AttributeValue) -> None:
+        """Drop the attribute."""
+
+    def end(self, error: str | None = None) -> None:
+        """Do nothing."""
+
+
+_NO_SPAN = NoSpan()
+_TRACER: Tracer | None = None
+
+
+def tracer() -> Tracer | None:
+    """Return this process's tracer, None while traces are off."""
+    return _TRACER
+
+
+def set_tracer(value: Tracer | None) -> None:
+    """Turn traces on, or (None) off, for this process."""
+    global _TRACER  # noqa: PLW0603 - one tracer a process, read on the hot path as a plain global
+    _TRACER = value
+
+
+os.register_at_fork(after_in_child=lambda: set_tracer(None))
+
+
+def span(
+    name: str,
+    *,
+    kind: SpanKind = "internal",
+    attributes: Mapping[str, AttributeValue] = _NONE,
+    root: bool = False,
+) -> Span | NoSpan:
+    """Begin a span under the running one, for `with`; `root` begins a trace of its own.
+
+    Not for the body of an async generator: what runs between two of its values is not inside.
+    """
+    owner = _TRACER
+    if owner is None:
+        return _NO_SPAN
+    return Span(owner, name, kind, None if root else owner.current(), attributes)
+
+
+def begin_span(
+    name: str, *, kind: SpanKind = "internal", attributes: Mapping[str, AttributeValue] = _NONE
+) -> Span | None:
+    """Begin a span that is nobody's parent, to be ended from anywhere.
+
+    None while traces are off, and where no trace runs.
+    """
+    owner = _TRACER
+    if owner is None:
+        return None
+    parent = owner.current()
+    return None if parent is None else Span(owner, name, kind, parent, attributes)
+
+
+def inject(headers: list[tuple[bytes, bytes]]) -> None:
+    """Add the running span to the headers of a call to another server; names are lower case."""
+    owner = _TRACER
+    if owner is None:
+        return
+    context = owner.current()
+    if context is None or any(name == TRACEPARENT for name, _ in headers):
+        return
+    headers.append((TRACEPARENT, format_traceparent(context)))
+    if context.state:
+        headers.append((TRACESTATE, context.state))
+
+
+def extract(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
+    """Return the caller's span from the headers of a request; names are lower case."""
+    if _TRACER is None:
+        return None
+    found = {name: value for name, value in headers if name in (TRACEPARENT, TRACESTATE)}
+    context = parse_traceparent(found.get(TRACEPARENT, b""))
+    state = found.get(TRACESTATE, b"")
+    return replace(context, state=state) if context is not None and state else context
+
+
+def _child(owner: Tracer, parent: TraceContext | None) -> TraceContext:
+    span_id = random.getrandbits(64) or 1
+    if parent is not None:
+        return replace(parent, span_id=span_id)
+    trace_id = random.getrandbits(128) or 1
+    return TraceContext(trace_id, span_id, sampled_by(owner.ratio, trace_id))

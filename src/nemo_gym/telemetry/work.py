@@ -1,0 +1,75 @@
+"""What capture, the driver, agents and the transport tell telemetry: one short function an event.
+
+Counts for the live view always run; series only while metrics are exported. Nothing here raises.
+Times are in seconds, sizes in bytes. Names of outcomes, errors and tools come from fixed lists or
+from configuration, and every series is bounded besides.
+"""
+
+from nemo_gym.telemetry.exporting import exporting
+from nemo_gym.telemetry.live import live_counts
+
+__all__ = [
+    "capture_committed",
+    "capture_failed",
+    "capture_submitted",
+    "connection_waited",
+    "rollout_finished",
+    "tool_call_ended",
+]
+
+
+def capture_submitted() -> None:
+    """Count one row handed to the store; it is queued until it is committed or has failed."""
+    live_counts().rows_submitted += 1
+
+
+def capture_committed(rows: int, size: int, took_s: float) -> None:
+    """Count a batch of `rows` that became durable together, `size` bytes in `took_s`."""
+    live = live_counts()
+    took_ms = took_s * 1000
+    live.rows_durable += rows
+    live.commit_duration.record(took_ms)
+    active = exporting()
+    if active is not None:
+        active.recorded.commit_rows.record(rows)
+        active.recorded.commit_bytes.record(size)
+        active.recorded.commit_duration.record(took_ms)
+
+
+def capture_failed(reason: str, rows: int = 1) -> None:
+    """Count rows that could not be stored; `reason` is an errno name or an exception's class."""
+    live_counts().rows_failed += rows
+    active = exporting()
+    if active is not None:
+        active.recorded.capture_failures.add(rows, reason)
+
+
+def rollout_finished(outcome: str, took_s: float) -> None:
+    """Record a rollout's end; `outcome` is `rewarded` or its `_ng_failure_class`."""
+    active = exporting()
+    if active is not None:
+        active.recorded.rollouts_finished.add(1, outcome)
+        active.recorded.rollout_duration.record(took_s * 1000, outcome)
+
+
+def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
+    """Record one tool call of an agent; `error` is a short category, None when it went well."""
+    live = live_counts()
+    live.tool_calls += 1
+    if error is not None:
+        live.tool_errors += 1
+    active = exporting()
+    if active is not None:
+        # A model may ask for tools that do not exist: such a name is no series.
+        name = "unknown" if error == "unknown_tool" else tool
+        active.recorded.tool_duration.record(took_s, name, error)
+
+
+def connection_waited(waited_s: float) -> None:
+    """Record how long a call over HTTP waited for a connection, new or pooled."""
+    live = live_counts()
+    live.connection_waits += 1
+    live.connection_waited_s += waited_s
+    active = exporting()
+    if active is not None:
+        active.recorded.connection_wait.record(waited_s * 1000)
