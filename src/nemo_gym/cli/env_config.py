@@ -1,0 +1,83 @@
+"""`gym env validate` and `gym env resolve`: look at a configuration without starting anything."""
+
+from collections.abc import Iterator
+
+import click
+import yaml
+
+from nemo_gym.cli.options import config_options, example, json_option
+from nemo_gym.cli.output import print_json
+from nemo_gym.config.document import KeyPath, dotted
+from nemo_gym.config.load import ConfigRequest, check_run_config, load_run_config
+from nemo_gym.config.resolved import RunConfig
+
+__all__ = ["resolve", "validate"]
+
+
+@click.command(epilog=example("gym env validate --resources-server mcqa --model-type local_model"))
+@config_options
+@json_option
+def validate(request: ConfigRequest, *, as_json: bool) -> int:
+    """Check a configuration and list every mistake in it; exit code 2 when there is one."""
+    mistakes = check_run_config(request)
+    if as_json:
+        print_json(
+            {
+                "ok": not mistakes,
+                "mistakes": [
+                    {"what": each.what, "where": each.where, "mend": each.mend} for each in mistakes
+                ],
+            }
+        )
+    elif mistakes:
+        for number, mistake in enumerate(mistakes, 1):
+            click.echo(f"{number}. {mistake}", err=True)
+    else:
+        config = load_run_config(request)
+        names = ", ".join(server.name for server in config.servers) or "none"
+        click.echo(f"ok: {len(config.servers)} servers ({names})")
+    return 2 if mistakes else 0
+
+
+@click.command(epilog=example("gym env resolve --resources-server mcqa --model-type local_model"))
+@config_options
+@click.option("--origins", is_flag=True, help="Say behind each value where it was set.")
+@json_option
+def resolve(request: ConfigRequest, *, origins: bool, as_json: bool) -> None:
+    """Print the configuration after merging, references and overrides, with secrets hidden."""
+    config = load_run_config(request)
+    tree = config.hidden()
+    if as_json:
+        print_json({"config": tree, "origins": dict(config.origins)} if origins else tree)
+    elif origins:
+        click.echo(_with_origins(tree, config))
+    else:
+        click.echo(_yaml(tree), nl=False)
+
+
+def _yaml(value: object) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=10**6)
+
+
+def _with_origins(tree: dict[str, object], config: RunConfig) -> str:
+    lines = list(_lines(tree, (), config))
+    width = min(60, max((len(text) for text, _ in lines), default=0))
+    return "\n".join(f"{text:<{width}}  # {origin}" for text, origin in lines)
+
+
+def _lines(value: object, path: KeyPath, config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Return one line of YAML a key, and where the key was set; only mappings are opened."""
+    if not isinstance(value, dict):
+        return
+    for key, below in value.items():
+        here = (*path, key)
+        opened = isinstance(below, dict) and below
+        name = _flow(key) + ":"
+        text = name if opened else f"{name} {_flow(below)}"
+        yield "  " * len(path) + text, config.origins.get(dotted(here), "")
+        yield from _lines(below, here, config)
+
+
+def _flow(value: object) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**6)
+    return text.removesuffix("...\n").strip()

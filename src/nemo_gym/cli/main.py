@@ -1,0 +1,63 @@
+"""The command `gym`: arguments in, an exit code out. The wall behind which every error ends.
+
+0 done, 1 something failed, 2 a mistake of the user (one message, no traceback), 130 interrupted.
+A traceback is a bug of this package.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+import nemo_gym
+from nemo_gym.cli.commands import COMMANDS
+from nemo_gym.cli.lazy import LazyGroup
+from nemo_gym.errors import GymError, UserMistake
+
+__all__ = ["gym", "main"]
+
+_HELP = """Run LLM agents in environments, collect rollouts, keep the evidence of every model call.
+
+\b
+Example:
+  gym eval run --resources-server mcqa --model-type local_model --agent mcqa_simple_agent \\
+      --input resources_servers/mcqa/data/example.jsonl --output results/mcqa.jsonl
+"""
+
+gym = click.version_option(nemo_gym.__version__, prog_name="gym", message="%(prog)s %(version)s")(
+    LazyGroup("gym", _HELP, COMMANDS)
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_run(given))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        result = gym.main(arguments, prog_name="gym", standalone_mode=False)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except UserMistake as mistake:
+        _say(mistake)
+        return 2
+    except GymError as error:
+        _say(error)
+        return 1
+    except Exception:  # noqa: BLE001 - the wall: a bug ends as a traceback without secrets
+        from nemo_gym.cli.crash import redacted_traceback  # noqa: PLC0415 - only after a bug
+
+        click.echo(redacted_traceback(arguments), err=True)
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _say(error: GymError) -> None:
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(str(error), err=True)

@@ -1,0 +1,101 @@
+"""Options that several commands share.
+
+`config_options` gives a command everything that says which configuration is meant, and hands it
+over as one `ConfigRequest` in the argument `request`.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nemo_gym.config.load import ConfigRequest
+
+__all__ = ["config_options", "example", "json_option", "search_dir_option"]
+
+Function = Callable[..., Any]
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+"""`--json`, in the argument `as_json`."""
+
+search_dir_option = click.option(
+    "--search-dir",
+    "search_dirs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Look for components here first: a folder that holds resources_servers/ and the like.",
+)
+
+
+def example(*lines: str) -> str:
+    """Return the end of a command's help: commands that run as they stand."""
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def config_options(function: Function) -> Function:
+    """Add the options of a configuration; call `function` with `request` in their place."""
+
+    @functools.wraps(function)
+    def with_request(**given: Any) -> Any:
+        asked = {name: given.pop(name) for name in _REQUEST_FIELDS}
+        return function(request=ConfigRequest(**asked), **given)
+
+    decorated: Function = with_request
+    for option in reversed(_CONFIG_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_REQUEST_FIELDS = (
+    "resources_servers",
+    "agent_types",
+    "model_types",
+    "model",
+    "model_url",
+    "model_api_key",
+    "config_files",
+    "search_dirs",
+    "overrides",
+)
+_CONFIG_OPTIONS: tuple[Callable[[Function], Function], ...] = (
+    click.argument("overrides", nargs=-1, metavar="[KEY=VALUE | ++KEY=VALUE | ~KEY]..."),
+    click.option(
+        "--resources-server",
+        "resources_servers",
+        multiple=True,
+        metavar="NAME",
+        help="Environment whose configuration is taken; see 'gym list resources-servers'.",
+    ),
+    click.option(
+        "--agent-type",
+        "agent_types",
+        multiple=True,
+        metavar="NAME",
+        help="Agent whose configuration is taken; see 'gym list agents'.",
+    ),
+    click.option(
+        "--model-type",
+        "model_types",
+        multiple=True,
+        metavar="NAME",
+        help="Model server whose configuration is taken; see 'gym list models'.",
+    ),
+    click.option("--model", metavar="NAME", help="Model at its provider: policy_model_name."),
+    click.option("--model-url", metavar="URL", help="URL of the provider: policy_base_url."),
+    click.option(
+        "--model-api-key",
+        metavar="KEY",
+        help="Key of the provider: policy_api_key. Shows in the process list; env.yaml does not.",
+    ),
+    click.option(
+        "--config",
+        "config_files",
+        multiple=True,
+        metavar="FILE",
+        help="Further configuration file, merged in the order given.",
+    ),
+    search_dir_option,
+)
