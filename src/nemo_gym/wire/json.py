@@ -1,10 +1,15 @@
-"""JSON bytes in, plain values out, with types that a strict checker believes.
+"""JSON bytes in, plain values out, with types that a strict checker believes; and back.
 
-`isinstance(x, dict)` narrows to a dict of unknowns; the two guards here are the one place where
-such a value becomes `dict[str, object]` or `list[object]`. Decoding follows RFC 8259: `NaN`,
-lone surrogates and bytes that are not UTF-8 are errors, never guesses.
+`isinstance(x, dict)` narrows to a dict of unknowns; the guards here are the one place where such a
+value becomes `dict[str, object]` or `list[object]`.
+
+Real servers send JSON that a strict decoder refuses: half of a surrogate pair as an escape (the
+other half follows in the next delta), `NaN`, bytes that are not UTF-8. `loads` takes those as
+official clients do; `dumps` always gives strict JSON back.
 """
 
+import json
+from collections.abc import Mapping
 from typing import TypeGuard
 
 import orjson
@@ -22,27 +27,59 @@ __all__ = [
     "text_of",
 ]
 
-JsonError = orjson.JSONDecodeError
-"""What `loads` raises; a `ValueError`."""
+JsonError = ValueError
+"""What `loads` raises."""
 
 
 def loads(data: bytes | str) -> object:
-    """Return the JSON value in `data`; raises `JsonError`."""
-    value: object = orjson.loads(data)
+    """Return the JSON value in `data`, strictly where possible, leniently where not.
+
+    Raises `JsonError`. A byte that is not UTF-8 becomes U+FFFD, as in every browser.
+    """
+    value: object
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+        try:
+            value = json.loads(text)
+        except RecursionError as error:
+            raise JsonError("nested too deeply") from error
     return value
 
 
 def loads_object(data: bytes | str) -> dict[str, object] | None:
     """Return the JSON object in `data`; None when it is not JSON or not an object."""
     try:
-        return as_object(orjson.loads(data))
+        return as_object(loads(data))
     except JsonError:
         return None
 
 
 def dumps(value: object) -> bytes:
-    """Return `value` as compact UTF-8 JSON without raw newlines."""
-    return orjson.dumps(value)
+    """Return `value` as compact UTF-8 JSON without raw newlines.
+
+    Halves of surrogate pairs that met again become one character, others U+FFFD; a number that
+    JSON cannot hold becomes null; a key that is not a string becomes one.
+    """
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(
+            _strict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str
+        ).encode()
+
+
+def _strict(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {_strict(str(key)): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    return value
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:

@@ -1,15 +1,170 @@
-"""What a dialect is: its name, its route, and how it says that something went wrong.
+"""What a dialect is: its name, its route, how its streams are read, how it reports an error.
 
 Adding a dialect is one module with one `Dialect` value, and one entry in `dialects.DIALECTS`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Literal
 
-__all__ = ["Dialect", "DialectName", "ErrorFacts", "openai_error"]
+from nemo_gym.wire.json import JsonError, is_object, loads, loads_object
+from nemo_gym.wire.sse import Event
+
+__all__ = [
+    "Assembled",
+    "Assembler",
+    "Dialect",
+    "DialectName",
+    "ErrorFacts",
+    "StreamState",
+    "openai_error",
+]
 
 DialectName = Literal["responses", "chat", "messages"]
+
+_KEEPALIVES = frozenset({"ping", "keepalive", "response.keepalive"})
+
+
+class StreamState(Enum):
+    """How far a stream is, seen by a client that reads it line by line."""
+
+    OPEN = "open"
+    """More is expected."""
+    ENDING = "ending"
+    """A line of the event that ends the stream has come, its payload has not."""
+    ENDED = "ended"
+    """A client has all it waits for: the terminal event, or an error event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What a stream amounts to."""
+
+    response: dict[str, object] | None
+    """The response object, as the dialect would have sent it without streaming; partial when the
+    stream broke off, with the error under `error` where one came. None when nothing came."""
+    terminal: str | None
+    """The dialect's terminal event that was seen; None: the stream was cut or ended in an error."""
+    error: object = None
+    """The error that an event inside the stream reported, as given."""
+    notes: dict[str, object] = field(default_factory=dict[str, object])
+    """Codes for what a reader must know, e.g. `unparsed_events: 2`."""
+
+
+class Assembler(ABC):
+    """Events of one stream in, one response object out; incremental.
+
+    A dialect says what its events mean (`_take`), which of them end a stream (`_ends`) and what
+    has been built (`_response`). Reading JSON, counting what cannot be read, errors and events of
+    a foreign dialect are the same for all of them.
+
+    Nothing is taken after the end: an official client has stopped reading there.
+    """
+
+    ENDING_NAMES: frozenset[bytes] = frozenset({b"error"})
+    """Names on an `event` line that announce an event which ends the stream."""
+    ENDING_MARKS: tuple[bytes, ...] = (b'"error"',)
+    """One of these is in the data of every event that ends the stream."""
+
+    __slots__ = ("_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
+
+    def __init__(self) -> None:
+        self.state = StreamState.OPEN
+        self.carried_data = False
+        """Whether an event with data has come, other than pings."""
+        self._terminal: str | None = None
+        self._error: object = None
+        self._unparsed = 0
+        self._mismatch = False
+
+    def feed(self, event: Event, *, cut: bool = False) -> None:
+        """Take the next event. `cut`: it is the last, and its last line never ended."""
+        if self.state is StreamState.ENDED:
+            return
+        name, data = event
+        try:
+            value = loads(data)
+        except JsonError:
+            self._not_json(name, data, cut=cut)
+            return
+        if not is_object(value):
+            self._unparsed += 1
+            return
+        kind = _kind(value, name)
+        if kind not in _KEEPALIVES:
+            self.carried_data = True
+            self._take(value, kind)
+
+    def lines(self, name: bytes | None, data: Sequence[bytes]) -> StreamState:
+        """Return the state for a client that acts on lines, not waiting for the blank one.
+
+        `name` and `data` are the lines of the event under way. Where they make up a whole event
+        that ends the stream, it is taken.
+        """
+        if self.state is StreamState.ENDED:
+            return self.state
+        joined = b"\n".join(data)
+        if not joined.startswith(b"[DONE]"):
+            marked = name in self.ENDING_NAMES or any(m in joined for m in self.ENDING_MARKS)
+            if not marked:
+                return self.state
+            value = loads_object(joined)
+            if value is None or not self._ends(value, _kind(value, name)):
+                return StreamState.ENDING
+        self.feed(Event(name, joined))
+        return self.state
+
+    def finish(self) -> Assembled:
+        """Return what has come. Call it once, at the end."""
+        response, notes = self._response()
+        if self._unparsed:
+            notes["unparsed_events"] = self._unparsed
+        if self._mismatch:
+            notes["dialect_mismatch"] = True
+        if self._error is not None and self._terminal is None:
+            response = {**(response or {}), "error": self._error}
+        return Assembled(response, self._terminal, self._error, notes)
+
+    @abstractmethod
+    def _take(self, event: dict[str, object], kind: str) -> None:
+        """Take one event's JSON object; `kind` is its type, or the name it was sent under."""
+
+    @abstractmethod
+    def _ends(self, event: dict[str, object], kind: str) -> bool:
+        """Say whether this event ends the stream."""
+
+    @abstractmethod
+    def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
+        """Return the object built so far, and notes on it."""
+
+    def _done(self) -> None:
+        """Take the sentinel `[DONE]`; where it is not the terminal event it still ends reading."""
+        self.state = StreamState.ENDED
+
+    def _end(self, terminal: str) -> None:
+        self._terminal = terminal
+        self.state = StreamState.ENDED
+
+    def _fail(self, error: object) -> None:
+        self._error = error
+        self.state = StreamState.ENDED
+
+    def _not_json(self, name: bytes | None, data: bytes, *, cut: bool) -> None:
+        if data.startswith(b"[DONE]"):
+            self._done()
+        elif name == b"error" and not cut:
+            self._fail(data.decode("utf-8", "replace"))
+        else:
+            # What was cut off in the middle of a line was never an event.
+            self._unparsed += not cut
+
+
+def _kind(event: dict[str, object], name: bytes | None) -> str:
+    """Return the type of an event: its own word for it, else the name it was sent under."""
+    kind = event.get("type")
+    return kind if isinstance(kind, str) else (name or b"").decode("latin-1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +187,8 @@ class Dialect:
     name: DialectName
     route: bytes
     """Path of the model route, without a rollout prefix and without a query."""
+    assembler: Callable[[], Assembler]
+    """Makes the reader of one stream."""
     error_body: Callable[[ErrorFacts], dict[str, object]]
     """The JSON body of an error response."""
     error_event: Callable[[ErrorFacts], tuple[str | None, dict[str, object]]]

@@ -1,8 +1,168 @@
-"""Chat Completions: `POST /v1/chat/completions`."""
+"""Chat Completions: `POST /v1/chat/completions`.
 
-from nemo_gym.wire.dialects.base import Dialect, ErrorFacts, openai_error
+A stream is a row of chunks that end with `data: [DONE]`. All choices are assembled, by index.
+"""
 
-__all__ = ["CHAT"]
+from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, openai_error
+from nemo_gym.wire.dialects.merge import Pieces, merge_entries
+from nemo_gym.wire.dialects.tool_calls import ToolCalls
+from nemo_gym.wire.json import is_array, is_object
+
+__all__ = ["CHAT", "ChatAssembler"]
+
+# Fields of a message whose text grows; an unknown one is taken to grow unless it never changes.
+_TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "thinking"})
+# The first value that says something stands: later chunks of some servers carry another id.
+_FIRST = frozenset({"id", "model", "created"})
+_DROPPED = frozenset({"object", "choices", "obfuscation", "error"})
+
+
+class _Choice:
+    """One choice under way."""
+
+    __slots__ = ("calls", "function_call", "logprobs", "other", "parts", "pieces", "role")
+
+    def __init__(self) -> None:
+        self.role: str | None = None
+        self.pieces = Pieces()
+        self.parts: list[object] = []
+        self.calls: ToolCalls | None = None
+        self.function_call: ToolCalls | None = None
+        self.logprobs: object = None
+        self.other: dict[str, object] = {}
+
+    def take(self, choice: dict[str, object]) -> None:
+        """Take one chunk's entry for this choice."""
+        delta = choice.get("delta")
+        if not is_object(delta):
+            # A server that does not really stream may send the message as a whole.
+            delta = choice.get("message")
+        if is_object(delta):
+            for key, piece in delta.items():
+                self._take(key, piece)
+        for key, value in choice.items():
+            if value is None or key in {"index", "delta", "message"}:
+                continue
+            if key == "logprobs":
+                self.logprobs = _joined(self.logprobs, value)
+            elif is_array(value):
+                old = self.other.get(key)
+                self.other[key] = [*old, *value] if is_array(old) else value
+            elif value not in ("", {}):
+                self.other[key] = value
+
+    def _take(self, key: str, piece: object) -> None:
+        if key == "content":
+            self._content(piece)
+        elif key == "role":
+            if isinstance(piece, str):
+                self.role = self.role or piece
+        elif key == "tool_calls":
+            if piece:
+                self.calls = self.calls or ToolCalls()
+                self.calls.add(piece)
+        elif key == "function_call":
+            if piece:
+                self.function_call = self.function_call or ToolCalls()
+                self.function_call.add([{"function": piece}])
+        else:
+            self.pieces.add(key, piece)
+
+    def _content(self, piece: object) -> None:
+        if is_array(piece):
+            merge_entries(self.parts, piece)
+        elif self.parts and isinstance(piece, str):
+            if piece:
+                merge_entries(self.parts, [{"type": "text", "text": piece}])
+        else:
+            self.pieces.add("content", piece)
+
+    def result(self, index: int) -> dict[str, object]:
+        """Return the choice as it would have been sent without streaming."""
+        message: dict[str, object] = {"role": self.role or "assistant", "content": None}
+        message |= {"refusal": None} | self.pieces.fields(_TEXTS)
+        if self.parts:
+            text = message["content"]
+            message["content"] = merge_entries(
+                [{"type": "text", "text": text}] if text else [], self.parts
+            )
+        if self.calls is not None:
+            message["tool_calls"] = self.calls.result()
+        if self.function_call is not None:
+            message["function_call"] = self.function_call.result()[0]["function"]
+        choice: dict[str, object] = {"index": index, "message": message, "finish_reason": None}
+        if self.logprobs is not None:
+            choice["logprobs"] = self.logprobs
+        return choice | self.other
+
+
+def _joined(old: object, new: object) -> object:
+    """Join the log-probabilities of two chunks: lists are extended, the rest is replaced."""
+    if not is_object(old) or not is_object(new):
+        return new
+    joined = dict(old)
+    for key, value in new.items():
+        before = joined.get(key)
+        if is_array(before) and is_array(value):
+            before.extend(value)
+        elif value is not None:
+            joined[key] = value
+    return joined
+
+
+class ChatAssembler(Assembler):
+    """Chunks in, one `chat.completion` out."""
+
+    __slots__ = ("_choices", "_top")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._top: dict[str, object] = {}
+        self._choices: dict[int, _Choice] = {}
+
+    def _take(self, event: dict[str, object], kind: str) -> None:
+        choices = event.get("choices")
+        if is_array(choices):
+            for entry in choices:
+                if is_object(entry):
+                    self._choice(entry.get("index")).take(entry)
+        elif kind.startswith(("response.", "message_", "content_block_")):
+            self._mismatch = True
+            return
+        if self._ends(event, kind):
+            self._fail(event.get("error") or event)
+            if not is_array(choices):
+                return
+        top = self._top
+        for key, value in event.items():
+            if key not in _DROPPED and value is not None and not (key in _FIRST and top.get(key)):
+                top[key] = value
+
+    def _choice(self, index: object) -> _Choice:
+        place = index if type(index) is int else 0
+        choice = self._choices.get(place)
+        if choice is None:
+            choice = self._choices[place] = _Choice()
+        return choice
+
+    def _ends(self, event: dict[str, object], kind: str) -> bool:
+        return bool(event.get("error")) or "error" in {kind, str(event.get("object"))}
+
+    def _done(self) -> None:
+        self._end("[DONE]")
+
+    def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
+        if not self._top and not self._choices:
+            return None, {}
+        top = {"id": None, "object": "chat.completion", "created": None, "model": None} | self._top
+        usage = top.pop("usage", None)
+        top["choices"] = [self._choices[place].result(place) for place in sorted(self._choices)]
+        top["usage"] = usage
+        incomplete: dict[str, object] = {}
+        for choice in self._choices.values():
+            if choice.calls is not None:
+                incomplete |= choice.calls.incomplete()
+        return top, {"tool_arguments_incomplete": incomplete} if incomplete else {}
 
 
 def _error_event(error: ErrorFacts) -> tuple[str | None, dict[str, object]]:
@@ -12,6 +172,7 @@ def _error_event(error: ErrorFacts) -> tuple[str | None, dict[str, object]]:
 CHAT = Dialect(
     name="chat",
     route=b"/v1/chat/completions",
+    assembler=ChatAssembler,
     error_body=openai_error,
     error_event=_error_event,
 )

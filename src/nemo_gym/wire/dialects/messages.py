@@ -1,8 +1,216 @@
-"""Messages: `POST /v1/messages`."""
+"""Messages: `POST /v1/messages`.
 
-from nemo_gym.wire.dialects.base import Dialect, ErrorFacts
+A stream opens with `message_start`, fills content blocks by index, closes with `message_delta`
+(stop reason, usage) and `message_stop`.
+"""
 
-__all__ = ["MESSAGES"]
+from collections.abc import Sequence
+
+from pydantic_core import from_json
+
+from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, StreamState
+from nemo_gym.wire.dialects.merge import TextPieces
+from nemo_gym.wire.json import JsonError, is_array, is_count, is_object, loads
+
+__all__ = ["MESSAGES", "MessagesAssembler"]
+
+_PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_PROMPT_FIELDS = frozenset({*_PROMPT_COUNTS, "cache_creation"})
+
+
+class _Block:
+    """One content block under way."""
+
+    __slots__ = ("fields", "input", "stopped", "texts")
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self.fields = fields
+        self.texts: dict[str, TextPieces] = {}
+        self.input: TextPieces | None = None
+        self.stopped = False
+
+    def take(self, delta: dict[str, object]) -> None:
+        """Take one delta: texts grow, citations are appended, everything else is replaced."""
+        kind = delta.get("type")
+        for key, value in delta.items():
+            if key == "type":
+                continue
+            if key == "partial_json":
+                self.input = self.input or TextPieces()
+                self.input.add(str(value))
+            elif kind == "citations_delta" and key == "citation":
+                citations = self.fields.get("citations")
+                self.fields["citations"] = [*citations, value] if is_array(citations) else [value]
+            elif isinstance(value, str) and kind == f"{key}_delta" and key != "signature":
+                text = self.texts.get(key)
+                if text is None:
+                    text = self.texts[key] = TextPieces()
+                text.add(value)
+            else:
+                self.fields[key] = value
+
+    def incomplete_input(self) -> str | None:
+        """Return the text of a tool's input where it is not JSON."""
+        text = self.input.text if self.input is not None else ""
+        if not text:
+            return None
+        try:
+            loads(text)
+        except JsonError:
+            return text
+        return None
+
+    def result(self) -> dict[str, object]:
+        """Return the block as it would have been sent without streaming."""
+        fields = dict(self.fields)
+        for key, text in self.texts.items():
+            start = fields.get(key)
+            fields[key] = (start if isinstance(start, str) else "") + text.text
+        if self.input is not None and self.input.text:
+            fields["input"] = _tool_input(self.input.text)
+        return fields
+
+
+def _tool_input(text: str) -> object:
+    """Return the value of a tool's input: what has come of it where it is cut, else its text."""
+    try:
+        return loads(text)
+    except JsonError:
+        pass
+    try:
+        value: object = from_json(text, allow_partial=True)
+    except ValueError:
+        return text
+    return value
+
+
+def _merge_usage(start: dict[str, object], delta: dict[str, object]) -> dict[str, object]:
+    """Return usage after a `message_delta`: its counts are totals, so they replace.
+
+    Zeros for the prompt are taken only together with a new count for it: some servers fill the
+    fields that they do not count again with zeros.
+    """
+    counts = {key: delta.get(key) for key in _PROMPT_COUNTS}
+    recounted = any(is_count(n) and n > 0 and n != start.get(key) for key, n in counts.items())
+    usage = dict(start)
+    for key, value in delta.items():
+        empty = value == 0 or (is_object(value) and not any(value.values()))
+        says_nothing = value is None or (key in _PROMPT_FIELDS and empty and not recounted)
+        if not says_nothing or usage.get(key) is None:
+            usage[key] = value
+    return usage
+
+
+def _place(index: object) -> int:
+    return index if type(index) is int else 0
+
+
+class MessagesAssembler(Assembler):
+    """Events in, one `message` out."""
+
+    ENDING_NAMES = frozenset({b"message_stop", b"error"})
+    ENDING_MARKS = (b'"message_stop"', b'"error"')
+
+    __slots__ = ("_at", "_blocks", "_message", "_restarts")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._message: dict[str, object] | None = None
+        self._blocks: list[_Block] = []
+        self._at: dict[int, _Block] = {}
+        self._restarts = 0
+
+    def _take(self, event: dict[str, object], kind: str) -> None:
+        if kind == "content_block_delta":
+            delta = event.get("delta")
+            if is_object(delta):
+                self._block(event.get("index")).take(delta)
+        elif kind == "content_block_start":
+            self._start_block(event.get("index"), event.get("content_block"))
+        elif kind == "content_block_stop":
+            self._block(event.get("index")).stopped = True
+        elif kind == "message_start":
+            self._start(event.get("message"))
+        elif kind == "message_delta":
+            self._change(event)
+        elif self._ends(event, kind):
+            self._stop(event, kind)
+        elif kind.startswith("response.") or "choices" in event:
+            self._mismatch = True
+
+    def lines(self, name: bytes | None, data: Sequence[bytes]) -> StreamState:
+        """As for every dialect, but the name of the last event is all that clients wait for."""
+        if name == b"message_stop":
+            self._end("message_stop")
+        return super().lines(name, data)
+
+    def _ends(self, event: dict[str, object], kind: str) -> bool:
+        return kind in {"message_stop", "error"} or bool(event.get("error"))
+
+    def _stop(self, event: dict[str, object], kind: str) -> None:
+        if kind == "message_stop":
+            self._end(kind)
+        else:
+            self._fail(event.get("error") or event)
+
+    def _start(self, message: object) -> None:
+        if self._message is not None:
+            # A gateway began again in mid-stream: what follows is the answer, from its start.
+            self._restarts += 1
+            self._blocks, self._at = [], {}
+        self._message = message if is_object(message) else {}
+
+    def _start_block(self, index: object, fields: object) -> None:
+        block = _Block(dict(fields) if is_object(fields) else {})
+        self._blocks.append(block)
+        self._at[_place(index)] = block
+        served_by = block.fields.get("to") if block.fields.get("type") == "fallback" else None
+        if is_object(served_by) and "model" in served_by:
+            self._message = {**(self._message or {}), "model": served_by["model"]}
+
+    def _block(self, index: object) -> _Block:
+        place = _place(index)
+        if place not in self._at:
+            self._start_block(place, None)
+        return self._at[place]
+
+    def _change(self, event: dict[str, object]) -> None:
+        message = dict(self._message or {})
+        for key, value in event.items():
+            if key == "usage" and is_object(value):
+                start = message.get("usage")
+                message["usage"] = _merge_usage(start if is_object(start) else {}, value)
+            elif key == "delta" and is_object(value):
+                message |= {k: v for k, v in value.items() if v is not None or k not in message}
+            elif key not in {"type", "delta", "usage"} and value is not None:
+                message[key] = value
+        self._message = message
+
+    def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
+        if self._message is None and not self._blocks:
+            return None, {}
+        message: dict[str, object] = {"type": "message", "role": "assistant"}
+        message |= self._message or {}
+        message["content"] = [block.result() for block in self._blocks]
+        return message, self._notes()
+
+    def _notes(self) -> dict[str, object]:
+        notes: dict[str, object] = {}
+        texts = [(block.fields.get("id"), block.incomplete_input()) for block in self._blocks]
+        incomplete = {
+            call_id if isinstance(call_id, str) else f"#{place}": text
+            for place, (call_id, text) in enumerate(texts)
+            if text is not None
+        }
+        if incomplete:
+            notes["tool_arguments_incomplete"] = incomplete
+        open_blocks = sum(not block.stopped for block in self._blocks)
+        if open_blocks:
+            notes["unterminated_items"] = open_blocks
+        if self._restarts:
+            notes["message_restarts"] = self._restarts
+        return notes
+
 
 # The documented pairs of HTTP status and error type.
 _TYPES = {
@@ -32,6 +240,7 @@ def _error_event(error: ErrorFacts) -> tuple[str | None, dict[str, object]]:
 MESSAGES = Dialect(
     name="messages",
     route=b"/v1/messages",
+    assembler=MessagesAssembler,
     error_body=_error_body,
     error_event=_error_event,
 )

@@ -1,8 +1,112 @@
-"""Responses: `POST /v1/responses`."""
+"""Responses: `POST /v1/responses`.
 
-from nemo_gym.wire.dialects.base import Dialect, ErrorFacts, openai_error
+A stream names the response (`response.created`), adds and fills output items by index, and ends
+with an event that carries the whole response again. Some servers leave the items out of that one.
+"""
 
-__all__ = ["RESPONSES"]
+from nemo_gym.wire.dialects.base import (
+    Assembler,
+    Dialect,
+    ErrorFacts,
+    StreamState,
+    openai_error,
+)
+from nemo_gym.wire.dialects.output_items import Item, item_type_of
+from nemo_gym.wire.json import is_object
+
+__all__ = ["RESPONSES", "ResponsesAssembler"]
+
+_TERMINALS = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+
+
+class ResponsesAssembler(Assembler):
+    """Events in, one `response` out."""
+
+    ENDING_NAMES = frozenset({name.encode() for name in _TERMINALS} | {b"error"})
+    ENDING_MARKS = (*(f'"{name}"'.encode() for name in sorted(_TERMINALS)), b'"error"')
+
+    __slots__ = ("_final", "_items", "_snapshot")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._snapshot: dict[str, object] | None = None
+        self._final: dict[str, object] | None = None
+        self._items: dict[int, Item] = {}
+
+    def _take(self, event: dict[str, object], kind: str) -> None:
+        response = event.get("response")
+        if kind in _TERMINALS:
+            self._final = response if is_object(response) else self._snapshot
+            self._end(kind)
+        elif kind == "response.output_item.added":
+            self._announce(event)
+        elif kind == "response.output_item.done":
+            self._finish_item(event)
+        elif kind.startswith("response."):
+            if is_object(response):
+                self._snapshot = response
+            elif "output_index" in event or "item_id" in event:
+                self._item(event, kind).take(kind, event)
+        elif kind == "error" or event.get("error"):
+            # `response.failed` may still follow; an official client has stopped reading by then.
+            self._error = event.get("error") or event
+            self.state = StreamState.ENDING
+        elif "choices" in event or kind.startswith(("message_", "content_block_")):
+            self._mismatch = True
+
+    def _ends(self, event: dict[str, object], kind: str) -> bool:
+        return kind in _TERMINALS
+
+    def _announce(self, event: dict[str, object]) -> None:
+        fields = event.get("item")
+        place = self._place(event)
+        self._items[place] = Item(fields if is_object(fields) else {})
+
+    def _finish_item(self, event: dict[str, object]) -> None:
+        fields = event.get("item")
+        fields = fields if is_object(fields) else {}
+        known = fields.get("id")
+        place = self._place(event, known=known, fills=known is None)
+        item = self._items.setdefault(place, Item({}))
+        item.finish(fields)
+
+    def _item(self, event: dict[str, object], kind: str) -> Item:
+        """Return the item that an event fills: that of its index, of its id, or the last one."""
+        place = self._place(event, known=event.get("item_id"), fills=True)
+        item = self._items.get(place)
+        if item is None:
+            fields: dict[str, object] = {"id": event["item_id"]} if "item_id" in event else {}
+            item_type = item_type_of(kind)
+            if item_type is not None:
+                fields["type"] = item_type
+            item = self._items[place] = Item(fields)
+        return item
+
+    def _place(self, event: dict[str, object], known: object = None, *, fills: bool = False) -> int:
+        index = event.get("output_index")
+        if type(index) is int:
+            return index
+        for place, item in self._items.items():
+            if known is not None and item.id == known:
+                return place
+        last = max(self._items, default=-1)
+        return last if fills and last >= 0 and not self._items[last].done else last + 1
+
+    def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
+        items = [self._items[place] for place in sorted(self._items)]
+        unfinished = sum(not item.done for item in items)
+        notes: dict[str, object] = {"unterminated_items": unfinished} if unfinished else {}
+        if self._final is not None:
+            done = [item.result() for item in items if item.done]
+            response = dict(self._final)
+            if done and not response.get("output"):
+                response["output"] = done
+            return response, notes
+        if self._snapshot is None and not items:
+            return None, notes
+        return {**(self._snapshot or {}), "output": [item.result() for item in items]}, notes
 
 
 def _error_event(error: ErrorFacts) -> tuple[str | None, dict[str, object]]:
@@ -18,6 +122,7 @@ def _error_event(error: ErrorFacts) -> tuple[str | None, dict[str, object]]:
 RESPONSES = Dialect(
     name="responses",
     route=b"/v1/responses",
+    assembler=ResponsesAssembler,
     error_body=openai_error,
     error_event=_error_event,
 )

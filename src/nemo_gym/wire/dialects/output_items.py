@@ -1,0 +1,168 @@
+"""Events of one Responses output item in, the item out.
+
+The item comes whole with `response.output_item.done`; until then it is what
+`response.output_item.added` gave, plus the texts that grew since.
+"""
+
+from dataclasses import dataclass
+
+from nemo_gym.wire.dialects.merge import TextPieces
+from nemo_gym.wire.json import is_array, is_object
+
+__all__ = ["Item", "item_type_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """Where the text of a family of events (`….delta`, `….done`) belongs in its item."""
+
+    item: str
+    """Type of the item, for a stream that never announced it."""
+    path: tuple[str, ...]
+    """Keys from the item to the text, or to the list that holds it."""
+    index: str | None = None
+    """Field of the event that names the entry of the list."""
+    part: str | None = None
+    """Type of that entry; None: the entry is the text itself."""
+    field: str = "text"
+    """Field of the entry, and of the `….done` event, that holds the text."""
+
+
+_GROWTHS = {
+    "response.output_text": _Growth("message", ("content",), "content_index", "output_text"),
+    "response.refusal": _Growth("message", ("content",), "content_index", "refusal", "refusal"),
+    "response.reasoning_text": _Growth(
+        "reasoning", ("content",), "content_index", "reasoning_text"
+    ),
+    "response.reasoning_summary_text": _Growth(
+        "reasoning", ("summary",), "summary_index", "summary_text"
+    ),
+    "response.function_call_arguments": _Growth("function_call", ("arguments",), field="arguments"),
+    "response.mcp_call_arguments": _Growth("mcp_call", ("arguments",), field="arguments"),
+    "response.custom_tool_call_input": _Growth("custom_tool_call", ("input",), field="input"),
+    "response.code_interpreter_call_code": _Growth(
+        "code_interpreter_call", ("code",), field="code"
+    ),
+    "response.apply_patch_call_operation_diff": _Growth(
+        "apply_patch_call", ("operation", "diff"), field="diff"
+    ),
+    "response.shell_call_command": _Growth(
+        "shell_call", ("action", "commands"), "command_index", field="command"
+    ),
+}
+# Events that open or close an entry of a list in the item: the list, and what names the entry.
+_PARTS = {
+    "response.content_part": ("content", "content_index"),
+    "response.reasoning_part": ("content", "content_index"),
+    "response.reasoning_summary_part": ("summary", "summary_index"),
+}
+
+
+def item_type_of(kind: str) -> str | None:
+    """Return the type of item that an event of this kind fills; None when it fills none."""
+    growth = _GROWTHS.get(kind.rpartition(".")[0])
+    return growth.item if growth is not None else None
+
+
+class Item:
+    """One output item under way."""
+
+    __slots__ = ("_fields", "_logprobs", "_texts", "done")
+
+    def __init__(self, fields: dict[str, object]) -> None:
+        self._fields = fields
+        self._texts: dict[tuple[str, int], TextPieces] = {}
+        self._logprobs: dict[int, list[object]] = {}
+        self.done = False
+
+    @property
+    def id(self) -> object:
+        """The item's id, where it has one."""
+        return self._fields.get("id")
+
+    def finish(self, fields: dict[str, object]) -> None:
+        """Take the whole item."""
+        self._fields = fields
+        self._texts = {}
+        self._logprobs = {}
+        self.done = True
+
+    def take(self, kind: str, event: dict[str, object]) -> None:
+        """Take an event that fills the item; others tell nothing that the item would hold."""
+        root, _, step = kind.rpartition(".")
+        growth = _GROWTHS.get(root)
+        if growth is not None:
+            self._grow(root, growth, step, event)
+        elif root in _PARTS and is_object(event.get("part")):
+            entries, index = _PARTS[root]
+            self._entry(entries, _place(event.get(index))).update(_object(event.get("part")))
+        elif kind == "response.output_text.annotation.added":
+            part = self._entry("content", _place(event.get("content_index")))
+            found = part.get("annotations")
+            part["annotations"] = [*(found if is_array(found) else []), event.get("annotation")]
+
+    def _grow(self, root: str, growth: _Growth, step: str, event: dict[str, object]) -> None:
+        place = _place(event.get(growth.index)) if growth.index is not None else 0
+        text = self._texts.get((root, place))
+        if text is None or step == "done":
+            text = self._texts[root, place] = TextPieces()
+        piece = event.get("delta" if step == "delta" else growth.field)
+        if isinstance(piece, str):
+            text.add(piece)
+        logprobs = event.get("logprobs")
+        if logprobs and is_array(logprobs) and step == "delta":
+            self._logprobs.setdefault(place, []).extend(logprobs)
+
+    def _entry(self, key: str, place: int) -> dict[str, object]:
+        """Return the entry at `place` of the list `key`, made where it is missing."""
+        entries = self._fields.get(key)
+        if not is_array(entries):
+            entries = self._fields[key] = []
+        while len(entries) <= place:
+            entries.append({})
+        entry = entries[place]
+        if not is_object(entry):
+            entry = entries[place] = {}
+        return entry
+
+    def result(self) -> dict[str, object]:
+        """Return the item as far as it has come."""
+        for (root, place), text in self._texts.items():
+            growth = _GROWTHS[root]
+            if growth.part is not None:
+                entry = self._entry(growth.path[0], place)
+                entry.setdefault("type", growth.part)
+                entry[growth.field] = text.text
+            else:
+                _put(self._fields, growth, place, text.text)
+        for place, logprobs in self._logprobs.items():
+            self._entry("content", place)["logprobs"] = logprobs
+        return self._fields
+
+
+def _put(fields: dict[str, object], growth: _Growth, place: int, text: str) -> None:
+    *parents, last = growth.path
+    for key in parents:
+        inner = fields.get(key)
+        if not is_object(inner):
+            inner = {}
+            fields[key] = inner
+        fields = inner
+    if growth.index is None:
+        fields[last] = text
+        return
+    entries = fields.get(last)
+    entries = entries if is_array(entries) else []
+    fields[last] = [*entries[:place], *[""] * (place - len(entries)), text, *entries[place + 1 :]]
+
+
+# A place beyond this is nonsense, and would make a list of that length.
+_MOST_PARTS = 4096
+
+
+def _place(index: object) -> int:
+    return index if type(index) is int and 0 <= index < _MOST_PARTS else 0
+
+
+def _object(value: object) -> dict[str, object]:
+    return value if is_object(value) else {}

@@ -1,0 +1,61 @@
+"""Bytes of one event stream in, the assembled response out. Incremental, pure.
+
+Says after every chunk how far a client is that reads the same bytes line by line.
+"""
+
+from nemo_gym.wire.dialects.base import Assembled, Dialect, StreamState
+from nemo_gym.wire.sse import Event, EventParser
+
+__all__ = ["StreamReader"]
+
+
+class StreamReader:
+    """Parser and assembler of one stream."""
+
+    __slots__ = ("_assembler", "_data_since", "_parser", "_state", "first_data_at")
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.first_data_at: float | None = None
+        """Time of the chunk in which the first event with data began: no comment, no ping."""
+        self._parser = EventParser()
+        self._assembler = dialect.assembler()
+        self._state = StreamState.OPEN
+        self._data_since: float | None = None
+
+    def feed(self, chunk: bytes, now: float) -> StreamState:
+        """Take the next bytes, received at `now`. What comes after the end is not taken."""
+        assembler = self._assembler
+        if assembler.state is StreamState.ENDED:
+            return StreamState.ENDED
+        events = self._parser.feed(chunk)
+        if self.first_data_at is None:
+            self._look_for_data(events, now)
+        else:
+            for event in events:
+                assembler.feed(event)
+        if not self._parser.open:
+            self._state = assembler.state
+        elif b"\n" in chunk or b"\r" in chunk:
+            self._state = assembler.lines(self._parser.name, self._parser.data)
+        return self._state
+
+    def finish(self) -> Assembled:
+        """Say that no more will come; return what the stream amounts to. Call it once."""
+        cut = bool(self._parser.partial)
+        for event in self._parser.finish():
+            self._assembler.feed(event, cut=cut)
+        if self._assembler.carried_data and self.first_data_at is None:
+            self.first_data_at = self._data_since
+        return self._assembler.finish()
+
+    def _look_for_data(self, events: list[Event], now: float) -> None:
+        """Feed `events` and note when the first one with data began."""
+        for event in events:
+            self._assembler.feed(event)
+            if self._assembler.carried_data and self.first_data_at is None:
+                self.first_data_at = now if self._data_since is None else self._data_since
+            self._data_since = None
+        if not self._parser.data and not self._parser.partial.startswith(b"data:"):
+            self._data_since = None
+        elif self._data_since is None:
+            self._data_since = now
