@@ -1,0 +1,141 @@
+"""The base of a model server: the three model routes, streaming included, and capture around them.
+
+A component implements `responses` and `chat_completions` (and `messages` where it can). Asked for a
+stream, it answers with events made from its complete response. Built-in servers, which stream for
+real, give raw routes instead: `ModelServer.model_routes`.
+"""
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import orjson
+from fastapi import FastAPI, Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import ASGIApp
+
+from nemo_gym.capture.middleware import model_call_stack
+from nemo_gym.records.refs import ServerKind
+from nemo_gym.servers.answers import redactor_of
+from nemo_gym.servers.failures import call_failed_in
+from nemo_gym.servers.instance import BaseRunServerInstanceConfig, SimpleServer
+from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
+from nemo_gym.servers.openai_responses import NeMoGymResponse
+from nemo_gym.servers.raw import RawRoute, raw_route
+from nemo_gym.servers.stack import JsonRoute, new_app
+from nemo_gym.servers.synthetic_stream import chat_events, responses_events
+from nemo_gym.wire.dialects import RESPONSES, dialect_of_route, error_body
+
+__all__ = ["BaseResponsesAPIModelConfig", "ModelServer", "SimpleResponsesAPIModel"]
+
+
+class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
+    """Settings of a model server; components add fields of their own."""
+
+
+class ModelServer(SimpleServer):
+    """The stack of a model server, around whatever routes a subclass gives it."""
+
+    KIND: ClassVar[ServerKind | None] = "responses_api_models"
+
+    config: BaseResponsesAPIModelConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app with the routes of `model_routes`."""
+        redactor = redactor_of(self)
+
+        def answer(path: str, exc: BaseException) -> tuple[int, object]:
+            failed = call_failed_in(exc)
+            status = 500 if failed is None else failed.status
+            return status, _error(path, status, redactor.redact(f"{type(exc).__name__}: {exc}"))
+
+        app = new_app(self.config.name, self._layers, answer)
+        for route in self.model_routes():
+            raw_route(app, route.path, route.app, route.methods)
+        return app
+
+    def model_routes(self) -> Iterable[RawRoute]:
+        """Return the raw routes of this server, tried in order and before all others."""
+        return ()
+
+    def _layers(self, app: ASGIApp) -> ASGIApp:
+        return model_call_stack(app, store=None, model_ref_name=self.config.name)
+
+
+class SimpleResponsesAPIModel(ModelServer):
+    """A model behind two methods; each may take `request: Request` beside `body`."""
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app with `/v1/responses`, `/v1/chat/completions` and `/v1/messages`."""
+        app = super().setup_webserver()
+        routes: list[tuple[str, Callable[..., Any], type[JsonRoute]]] = [
+            ("/v1/responses", self.responses, _StreamedResponses),
+            ("/v1/chat/completions", self.chat_completions, _StreamedChat),
+            ("/v1/messages", self.messages, JsonRoute),
+        ]
+        for path, method, route_class in routes:
+            app.router.add_api_route(
+                path, method, methods=["POST"], response_model=Any, route_class_override=route_class
+            )
+        return app
+
+    @abstractmethod
+    async def chat_completions(self, *args: Any, **kwargs: Any) -> NeMoGymChatCompletion:
+        """Answer a Chat Completions create request."""
+
+    @abstractmethod
+    async def responses(self, *args: Any, **kwargs: Any) -> NeMoGymResponse:
+        """Answer a Responses create request."""
+
+    async def messages(self, request: Request) -> Any:
+        """Answer a Messages create request; the default says that this server does not."""
+        offered = "/v1/responses or /v1/chat/completions"
+        message = f"{self.config.name} does not offer /v1/messages; use {offered}"
+        return Response(_error("/v1/messages", 404, message), 404, media_type="application/json")
+
+
+def _error(path: str, status: int, message: str) -> bytes:
+    """Return an error body in the dialect of the route; on other routes in that of Responses."""
+    return error_body(dialect_of_route(path.encode()) or RESPONSES, status, message)
+
+
+# Only a body that may ask for a stream is decoded a second time.
+_MAY_STREAM = re.compile(rb'"stream"\s*:\s*true')
+
+
+class _StreamedRoute(JsonRoute):
+    """A validated route whose complete answer is sent as events to a client that wants a stream."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_streamed(request: Request) -> Response:
+            body = await request.body()
+            if _MAY_STREAM.search(body) is None:
+                return await handle(request)
+            asked = orjson.loads(body)
+            if not isinstance(asked, dict) or asked.get("stream") is not True:
+                return await handle(request)
+            complete = await handle(request)
+            if complete.status_code != 200:
+                return complete
+            events = self.events(asked, orjson.loads(bytes(complete.body)))
+            return StreamingResponse(iter(list(events)), media_type="text/event-stream")
+
+        return handle_streamed
+
+    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
+        raise NotImplementedError
+
+
+class _StreamedResponses(_StreamedRoute):
+    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
+        return responses_events(answer)
+
+
+class _StreamedChat(_StreamedRoute):
+    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
+        options = asked.get("stream_options")
+        wanted = isinstance(options, dict) and options.get("include_usage") is True
+        return chat_events(answer, include_usage=wanted)
