@@ -32,6 +32,14 @@ class Reply(Protocol):
     status: int
     headers: RawHeaders
 
+    @property
+    def ended(self) -> bool:
+        """Whether the body ended whole and nothing of it is left to hand out.
+
+        Known early where the end came with the last bytes; else only `chunk()` tells.
+        """
+        ...
+
     async def chunk(self) -> bytes:
         """Return the next body bytes as they came, `b""` when the body ended whole.
 
