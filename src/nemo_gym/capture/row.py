@@ -42,6 +42,11 @@ class RowStore(Protocol):
         """
         ...
 
-    def mark_incomplete(self, rollout_id: RolloutId, reason: str) -> None:
-        """Record that the rollout lacks a row. Never raises: a failure is logged."""
+    def mark_incomplete(
+        self, rollout_id: RolloutId, reason: str, claim: Claim | None = None
+    ) -> None:
+        """Record that the rollout lacks a row. Never raises, does not wait.
+
+        `claim` is released once it is recorded.
+        """
         ...

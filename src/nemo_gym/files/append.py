@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 from nemo_gym.files.disk import Disk
 
-__all__ = ["Appended", "append_line", "read_locked"]
+__all__ = ["Appended", "FileUnlinked", "append_line", "read_locked"]
+
+
+class FileUnlinked(OSError):
+    """Somebody removed the file's last name: nobody would find what is written to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,28 +23,34 @@ class Appended:
 
     offset: int
     """First byte of the line in the file."""
+    end: int
+    """Size of the file now; a later append that finds it so need not look at the tail."""
     closed_torn_line: bool
     """The file ended inside a line, which now has its end."""
 
 
-def append_line(disk: Disk, fd: int, line: bytes, *, lock: bool = True) -> Appended:
+def append_line(
+    disk: Disk, fd: int, line: bytes, *, lock: bool = True, known_end: int = 0
+) -> Appended:
     r"""Append `line` (it ends in `\n`) to a file opened for appending.
 
-    Raises `OSError` with the file as it was before; `lock=False` is for a file that only this
-    writer has.
+    Raises `OSError` with the file as it was before. `lock=False` is for a file that only this
+    writer has; `known_end` is where this writer's last line ended.
     """
     if not lock:
-        return _append(disk, fd, line)
+        return _append(disk, fd, line, known_end)
     disk.locks.lock_exclusive(fd)
     try:
-        return _append(disk, fd, line)
+        return _append(disk, fd, line, known_end)
     finally:
         disk.locks.unlock(fd)
 
 
-def _append(disk: Disk, fd: int, line: bytes) -> Appended:
-    size = disk.state(fd).size
-    torn = size > 0 and disk.read_at(fd, 1, size - 1) != b"\n"
+def _append(disk: Disk, fd: int, line: bytes, known_end: int) -> Appended:
+    size, links = disk.state(fd)
+    if links == 0:
+        raise FileUnlinked(errno.ESTALE, "somebody removed the file")
+    torn = size not in {0, known_end} and disk.read_at(fd, 1, size - 1) != b"\n"
     data = b"\n" + line if torn else line
     try:
         written = disk.write(fd, data)
@@ -50,7 +60,7 @@ def _append(disk: Disk, fd: int, line: bytes) -> Appended:
     if written != len(data):
         _cut_back(disk, fd, size)
         raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written")
-    return Appended(size + torn, torn)
+    return Appended(size + torn, size + written, torn)
 
 
 def _cut_back(disk: Disk, fd: int, size: int) -> None:
@@ -58,9 +68,9 @@ def _cut_back(disk: Disk, fd: int, size: int) -> None:
         disk.truncate(fd, size)
 
 
-def read_locked(disk: Disk, fd: int, *, offset: int = 0, lock: bool = True) -> bytes:
-    """Read an open file from `offset` to its end while nobody is writing."""
+def read_locked(disk: Disk, fd: int, *, lock: bool = True) -> bytes:
+    """Read a whole open file while nobody is writing."""
     if not lock:
-        return disk.read_at(fd, max(0, disk.state(fd).size - offset), offset)
+        return disk.read_at(fd, disk.state(fd).size, 0)
     with disk.locks.shared(fd):
-        return disk.read_at(fd, max(0, disk.state(fd).size - offset), offset)
+        return disk.read_at(fd, disk.state(fd).size, 0)

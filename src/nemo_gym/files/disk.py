@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.files.locks import FileLocks
+from nemo_gym.files.systems import is_local
 
 __all__ = ["REAL_DISK", "Disk", "FileState"]
 
@@ -17,6 +18,7 @@ __all__ = ["REAL_DISK", "Disk", "FileState"]
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FileState(NamedTuple):
@@ -33,6 +35,20 @@ class Disk:
 
     locks: FileLocks = FileLocks()
 
+    def is_local(self, path: Path) -> bool:
+        """Say whether what one process writes under `path` every other sees at once."""
+        return is_local(path)
+
+    def page_cache_id(self) -> str | None:
+        """Return what stays the same while nothing written can be forgotten: one boot.
+
+        None where the system does not say.
+        """
+        try:
+            return _BOOT_ID.read_text(encoding="ascii").strip() or None
+        except OSError:
+            return None
+
     def open_append(self, path: Path) -> int:
         """Open a file for reading and appending; it is made when it is not there."""
         return os.open(path, _APPEND, 0o644)
@@ -40,6 +56,10 @@ class Disk:
     def open_read_write(self, path: Path) -> int:
         """Open a file for writing at any place; it is made when it is not there."""
         return os.open(path, _READ_WRITE, 0o644)
+
+    def open_existing(self, path: Path) -> int:
+        """Open a file that is there, for reading and writing at any place."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def open_read(self, path: Path) -> int:
         """Open a file that is there."""
@@ -94,6 +114,17 @@ class Disk:
         finally:
             os.close(fd)
 
+    def sync_file_system(self, path: Path) -> None:
+        """Return once everything on the file system of a directory would survive a power cut.
+
+        One journal commit however many files there are, so it is the way for more than a few.
+        """
+        fd = os.open(path, _READ | os.O_DIRECTORY)
+        try:
+            _sync_file_system(fd)
+        finally:
+            os.close(fd)
+
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it; one that is there is left as it is."""
         path.mkdir(parents=True, exist_ok=True)
@@ -105,6 +136,16 @@ class Disk:
     def unlink(self, path: Path) -> None:
         """Remove a name; one that is not there is no error."""
         path.unlink(missing_ok=True)
+
+
+def _sync_file_system(fd: int) -> None:
+    import ctypes  # noqa: PLC0415 - readers of files never pay for it
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # pragma: no cover - macOS
+        os.sync()
+    elif syncfs(fd) != 0:
+        raise OSError(ctypes.get_errno(), "the file system cannot be synced")
 
 
 REAL_DISK = Disk()

@@ -1,0 +1,172 @@
+"""Calls under way, as any process on the directory can see them, and no dead one leaves behind.
+
+A rollout id in, a locked byte out. Two bytes a rollout: the first is held while a call is under
+way, the second for as long as this process lives when a row was lost and no mark could be
+written. The locks are shared ones, so that many processes may claim one rollout, and are counted
+here, since one descriptor holds a byte only once.
+"""
+
+import hashlib
+import logging
+import secrets
+import threading
+from collections import Counter
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.files.disk import Disk
+from nemo_gym.files.forks import OPENING
+from nemo_gym.files.locks import says_no_locks
+from nemo_gym.ids import RolloutId
+
+__all__ = ["Claims", "is_claimed", "is_lost"]
+
+logger = logging.getLogger(__name__)
+
+# The kernel walks a list of locks for each file: 2 us a claim with 100 held, 147 with 10,000.
+_SHARDS = 32
+_UNDER_WAY, _LOST = 0, 1
+# Rollouts use the bytes below.
+_NOBODYS = 1 << 61
+
+
+class Claims:
+    """The claims of one process on one directory. Safe to use from several threads."""
+
+    def __init__(self, layout: Layout, disk: Disk) -> None:
+        self._layout = layout
+        self._disk = disk
+        self._mutex = threading.Lock()
+        self._fds: list[int] = []
+        self._counts: Counter[RolloutId] = Counter()
+        self._lost: set[RolloutId] = set()
+        self._enabled = True
+
+    def open(self) -> bool:
+        """Open every shard now: later there may be no descriptor left.
+
+        Returns whether locks work here; without them nothing is claimed. Raises `OSError`.
+        """
+        with self._mutex:
+            self._open()
+            self._enabled = self._locks_work()
+            return self._enabled
+
+    def take(self, rollout_id: RolloutId) -> None:
+        """Say that one more call of the rollout is under way. Never raises."""
+        with self._mutex:
+            self._counts[rollout_id] += 1
+            if self._counts[rollout_id] == 1:
+                self._hold(rollout_id, _UNDER_WAY)
+
+    def drop(self, rollout_id: RolloutId) -> None:
+        """Say that one call of the rollout has ended. Never raises."""
+        with self._mutex:
+            if rollout_id not in self._counts:
+                return
+            self._counts[rollout_id] -= 1
+            if self._counts[rollout_id] == 0:
+                del self._counts[rollout_id]
+                self._let_go(rollout_id)
+
+    def hold_lost(self, rollout_id: RolloutId) -> None:
+        """Say, until this process ends, that the rollout lacks a row. Never raises."""
+        with self._mutex:
+            self._lost.add(rollout_id)
+            self._hold(rollout_id, _LOST)
+
+    def reopen(self) -> None:
+        """Hold everything anew, in files that others find: somebody removed the directory."""
+        with self._mutex:
+            self._close()
+            self._open()
+            for rollout_id in self._counts:
+                self._hold(rollout_id, _UNDER_WAY)
+            for rollout_id in self._lost:
+                self._hold(rollout_id, _LOST)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        with self._mutex:
+            self._close()
+
+    def forget(self) -> None:
+        """In a forked child: close its copies, which would keep a dead parent's claims alive."""
+        self._mutex = threading.Lock()
+        self._close()
+        self._counts.clear()
+        self._lost.clear()
+
+    def _open(self) -> None:
+        self._disk.make_directory(self._layout.claims)
+        for shard in range(len(self._fds), _SHARDS):
+            with OPENING:
+                self._fds.append(self._disk.open_read_write(self._layout.claims / str(shard)))
+
+    def _close(self) -> None:
+        while self._fds:
+            self._disk.close(self._fds.pop())
+
+    def _locks_work(self) -> bool:
+        """Hold a byte that is nobody's and look at it from another descriptor."""
+        disk, start = self._disk, _NOBODYS + secrets.randbelow(_NOBODYS)
+        try:
+            disk.locks.hold_range(self._fds[0], start)
+            other = disk.open_read(self._layout.claims / "0")
+            try:
+                seen = disk.locks.is_held(other, start, 1)
+            finally:
+                disk.close(other)
+            disk.locks.drop_range(self._fds[0], start)
+        except OSError as error:
+            if not says_no_locks(error):
+                raise
+            return False
+        return seen
+
+    def _hold(self, rollout_id: RolloutId, which: int) -> None:
+        if not self._enabled:
+            return
+        shard, start = _place(rollout_id)
+        try:
+            self._disk.locks.hold_range(self._fds[shard], start + which)
+        except (OSError, IndexError) as error:
+            logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
+
+    def _let_go(self, rollout_id: RolloutId) -> None:
+        if not self._enabled:
+            return
+        shard, start = _place(rollout_id)
+        try:
+            self._disk.locks.drop_range(self._fds[shard], start)
+        except (OSError, IndexError) as error:
+            logger.error("capture: stuck claim of %s: %r", rollout_id, error)  # noqa: TRY400
+
+
+def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:
+    """Say whether any process, this one too, has a call of the rollout under way."""
+    return _is_held(layout, disk, rollout_id, _UNDER_WAY)
+
+
+def is_lost(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:
+    """Say whether a living process lost a row of the rollout and could not write that down."""
+    return _is_held(layout, disk, rollout_id, _LOST)
+
+
+def _is_held(layout: Layout, disk: Disk, rollout_id: RolloutId, which: int) -> bool:
+    # A descriptor of its own: a lock is never in the way of the descriptor that holds it.
+    shard, start = _place(rollout_id)
+    try:
+        fd = disk.open_read(layout.claims / str(shard))
+    except FileNotFoundError:
+        return False
+    try:
+        return disk.locks.is_held(fd, start + which, 1)
+    finally:
+        disk.close(fd)
+
+
+def _place(rollout_id: RolloutId) -> tuple[int, int]:
+    """Return the shard and the first byte of a rollout; two rollouts meet once in 2**58 pairs."""
+    digest = hashlib.blake2b(rollout_id.encode("ascii"), digest_size=8).digest()
+    number = int.from_bytes(digest, "big")
+    return number % _SHARDS, (number // _SHARDS) * 2

@@ -1,0 +1,53 @@
+"""Clearing rollouts before they are dispatched anew: their rows and marks go, their files stay.
+
+Files are cut to nothing under their lock, never unlinked: a running server may hold them. A
+tombstone keeps a commit log from bringing the rows back.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.marks import marked_rollouts, remove_mark
+from nemo_gym.capture.reading import capture_files, model_call_ids
+from nemo_gym.capture.rollout_files import sync_files
+from nemo_gym.capture.tombstones import Tombstones
+from nemo_gym.files.disk import Disk
+from nemo_gym.files.locks import says_no_locks
+from nemo_gym.ids import RolloutId
+
+__all__ = ["clear_rollouts"]
+
+
+def clear_rollouts(layout: Layout, disk: Disk, rollout_ids: Collection[RolloutId]) -> None:
+    """Drop everything of these rollouts, durable when this returns. Raises `OSError`."""
+    wanted = set(rollout_ids)
+    # One look at the directory, however many rollouts there are.
+    full = [file for file in capture_files(layout) if file.size and file.rollout_id in wanted]
+    tombstones = Tombstones(layout, disk)
+    for file in full:
+        _clear_file(disk, tombstones, file.path, file.rollout_id)
+    tombstones.sync()
+    if full:
+        sync_files(disk, layout.directory, [file.path for file in full])
+    for rollout_id in wanted & marked_rollouts(layout):
+        remove_mark(layout, disk, rollout_id)
+
+
+def _clear_file(disk: Disk, tombstones: Tombstones, path: Path, rollout_id: RolloutId) -> None:
+    try:
+        fd = disk.open_existing(path)
+    except FileNotFoundError:
+        return
+    try:
+        try:
+            disk.locks.lock_exclusive(fd)
+        except OSError as error:
+            if not says_no_locks(error):
+                raise
+        data = disk.read_at(fd, disk.state(fd).size, 0)
+        tombstones.add(rollout_id, model_call_ids(data))
+        disk.truncate(fd, 0)
+    finally:
+        # Closing lets go of the lock.
+        disk.close(fd)

@@ -1,0 +1,180 @@
+"""One process's commit log: rows that are in capture files go in, durable when `commit` returns.
+
+Owns the segments: the one being written, those whose capture files are being synced by a thread
+of its own, and a few to be written over. Its owner file is locked while the process lives, which
+is how others know whose log may be replayed.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import SimpleQueue
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.log import LogRecord, Segment, new_segment, renew_segment, write_records
+from nemo_gym.capture.rollout_files import sync_files
+from nemo_gym.files.disk import Disk
+from nemo_gym.files.forks import OPENING
+
+__all__ = ["CommitLog"]
+
+logger = logging.getLogger(__name__)
+
+_SPARES = 2
+
+
+class CommitLog:
+    """`commit` is for the writer's thread; `open`, `close` and `forget` come before and after."""
+
+    def __init__(self, layout: Layout, disk: Disk, writer: str) -> None:
+        self._layout = layout
+        self._disk = disk
+        self._writer = writer
+        self._owner = -1
+        self._number = 0
+        self._current: Segment | None = None
+        self._broken: list[Segment] = []
+        self._sealed: list[Segment] = []
+        self._spare: list[Segment] = []
+        self._mutex = threading.Lock()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._syncer: threading.Thread | None = None
+        self._spare_wanted = False
+
+    def open(self) -> None:
+        """Lock the owner file and make the first segment. Raises `OSError`."""
+        layout, disk = self._layout, self._disk
+        with OPENING:
+            self._owner = disk.open_read_write(layout.owner(self._writer))
+        if not disk.locks.try_exclusive(self._owner):
+            raise OSError(f"{layout.owner(self._writer)} is held by another process")
+        disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
+        disk.sync(self._owner)
+        self._current = self._new_segment()
+        for folder in (layout.hidden, layout.directory, layout.directory.parent):
+            disk.sync_directory(folder)
+
+    def commit(self, rows: Sequence[tuple[Path, LogRecord]]) -> int:
+        """Make rows durable that went to capture files; return the bytes. Raises `OSError`."""
+        segment = self._writable()
+        segment.touched.update(path for path, _ in rows)
+        size = write_records(self._disk, segment, [record for _, record in rows])
+        try:
+            self._disk.sync(segment.fd)
+        except OSError:
+            # The kernel reports a failed write-back once: a later sync would prove nothing.
+            self._give_up(segment)
+            raise
+        segment.position += size
+        if segment.is_half_full and not self._spare and not self._spare_wanted:
+            self._spare_wanted = True
+            self._do_later(self._make_spare)
+        return size
+
+    def is_gone(self) -> bool:
+        """Say whether somebody removed the log, so that what is synced nobody will find."""
+        return self._owner >= 0 and self._disk.state(self._owner).links == 0
+
+    def close(self) -> None:
+        """Sync the capture files and remove the log; when that fails it stays for others."""
+        if self._syncer is not None:
+            self._jobs.put(None)
+            self._syncer.join()
+        segments = self._all_segments()
+        try:
+            touched = {path for segment in segments for path in segment.touched}
+            if touched:
+                sync_files(self._disk, self._layout.directory, touched)
+            for segment in segments:
+                self._disk.unlink(segment.path)
+            self._disk.unlink(self._layout.owner(self._writer))
+        except OSError as error:
+            logger.warning("capture: the log in %s is left: %r", self._layout.logs, error)
+        self._close_all(segments)
+
+    def forget(self) -> None:
+        """In a forked child: close the copies of the parent's descriptors."""
+        self._close_all(self._all_segments())
+
+    def _give_up(self, segment: Segment) -> None:
+        self._current = None
+        if segment.position:
+            self._broken.append(segment)
+        else:
+            self._disk.unlink(segment.path)
+            self._disk.close(segment.fd)
+
+    def _close_all(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._disk.close(segment.fd)
+        if self._owner >= 0:
+            self._disk.close(self._owner)
+        self._owner, self._current = -1, None
+        self._broken, self._sealed, self._spare = [], [], []
+
+    def _all_segments(self) -> list[Segment]:
+        current = [] if self._current is None else [self._current]
+        return current + self._broken + self._sealed + self._spare
+
+    def _writable(self) -> Segment:
+        segment = self._current
+        if segment is not None and not segment.is_full:
+            return segment
+        if segment is not None:
+            sealed = segment
+            with self._mutex:
+                self._sealed.append(sealed)
+            self._do_later(lambda: self._recycle(sealed))
+        self._current = None
+        with self._mutex:
+            segment = self._spare.pop() if self._spare else None
+        if segment is None:
+            segment = self._new_segment()
+        else:
+            self._number += 1
+            renew_segment(self._disk, segment, self._number)
+        self._current = segment
+        return segment
+
+    def _new_segment(self) -> Segment:
+        with self._mutex:
+            self._number += 1
+            number = self._number
+        with OPENING:
+            return new_segment(self._disk, self._layout.segment(self._writer, number), number)
+
+    def _do_later(self, job: Callable[[], None]) -> None:
+        if self._syncer is None:
+            name = "nemo-gym-capture-sync"
+            self._syncer = threading.Thread(target=self._run_jobs, name=name, daemon=True)
+            self._syncer.start()
+        self._jobs.put(job)
+
+    def _run_jobs(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            try:
+                job()
+            except OSError as error:
+                logger.warning("capture: behind the log of %s: %r", self._layout.logs, error)
+
+    def _recycle(self, segment: Segment) -> None:
+        """Sync what a sealed segment holds; then it may be written over, or goes."""
+        sync_files(self._disk, self._layout.directory, segment.touched)
+        with self._mutex:
+            self._sealed.remove(segment)
+            keep = len(self._spare) < _SPARES
+            if keep:
+                self._spare.append(segment)
+        if not keep:
+            self._disk.unlink(segment.path)
+            self._disk.close(segment.fd)
+
+    def _make_spare(self) -> None:
+        with self._mutex:
+            needed = not self._spare
+        if needed:
+            segment = self._new_segment()
+            with self._mutex:
+                self._spare.append(segment)
+        self._spare_wanted = False

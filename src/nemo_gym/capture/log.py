@@ -1,0 +1,149 @@
+"""The commit log: what is synced before a call is let go, one sync for a whole batch.
+
+Records in, durable when `commit` returns. A log is a few segments, each a file reserved once and
+written over again and again; a segment may be written over once the capture files its records
+also went to are synced (`Segment.touched`). Reading gives back the records of a segment, of its
+current generation only, up to the first that is not whole.
+"""
+
+import errno
+import struct
+import zlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nemo_gym.files.disk import Disk
+
+__all__ = ["LogRecord", "Segment", "new_segment", "read_segment", "renew_segment", "write_records"]
+
+SEGMENT_BYTES = 16 * 1024 * 1024
+_MAGIC = b"NGCLOG01"
+_HEAD = struct.Struct("<8sI")
+# length of the payload, checksum of generation and payload, generation
+_RECORD = struct.Struct("<III")
+_IDS = struct.Struct("<BB")
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """One row as the log holds it."""
+
+    rollout_id: str
+    model_call_id: str
+    line: bytes
+    """Without its line end."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of a log, open for writing."""
+
+    path: Path
+    fd: int
+    generation: int
+    """Rises from segment to segment of one log, so it gives their order."""
+    position: int = 0
+    """Where the next record goes; 0 when not even the head is written in this generation."""
+    touched: set[Path] = field(default_factory=set)
+    """Capture files that must be synced before the segment is written over."""
+
+    @property
+    def is_full(self) -> bool:
+        """Nothing more should go here; a batch larger than what is left still fits."""
+        return self.position >= SEGMENT_BYTES
+
+    @property
+    def is_half_full(self) -> bool:
+        """Time to have the next one ready."""
+        return self.position >= SEGMENT_BYTES // 2
+
+
+def new_segment(disk: Disk, path: Path, generation: int) -> Segment:
+    """Make and reserve a segment, durable by name; a full disk makes it smaller, not impossible."""
+    fd = disk.open_read_write(path)
+    try:
+        try:
+            disk.preallocate(fd, SEGMENT_BYTES)
+        except OSError:
+            disk.truncate(fd, 0)
+        disk.sync(fd)
+        disk.sync_directory(path.parent)
+    except BaseException:
+        disk.close(fd)
+        disk.unlink(path)
+        raise
+    return Segment(path, fd, generation)
+
+
+def renew_segment(disk: Disk, segment: Segment, generation: int) -> None:
+    """Make a segment ready to be written over; its records are in synced files by now."""
+    if segment.position > SEGMENT_BYTES:
+        disk.truncate(segment.fd, SEGMENT_BYTES)
+    segment.generation = generation
+    segment.position = 0
+    segment.touched = set()
+
+
+def write_records(disk: Disk, segment: Segment, records: Sequence[LogRecord]) -> int:
+    """Write `records` at the segment's position; return how many bytes that were.
+
+    The position stays: it moves once the bytes are synced. Raises `OSError`.
+    """
+    parts = [] if segment.position else [_HEAD.pack(_MAGIC, segment.generation)]
+    for record in records:
+        parts.extend(_encode(record, segment.generation))
+    data = b"".join(parts)
+    written = disk.write_at(segment.fd, data, segment.position)
+    if written != len(data):
+        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit into the commit log")
+    return len(data)
+
+
+def read_segment(disk: Disk, path: Path) -> tuple[int, list[LogRecord]]:
+    """Return a segment's generation and its whole records, in the order they were written."""
+    fd = disk.open_read(path)
+    try:
+        head = disk.read_at(fd, _HEAD.size, 0)
+        magic, generation = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0)
+        if magic != _MAGIC:
+            return 0, []
+        return generation, list(_records(disk, fd, generation))
+    finally:
+        disk.close(fd)
+
+
+def _records(disk: Disk, fd: int, generation: int) -> Generator[LogRecord]:
+    size, offset = disk.state(fd).size, _HEAD.size
+    while (found := _read_record(disk, fd, offset, size, generation)) is not None:
+        record, offset = found
+        yield record
+
+
+def _encode(record: LogRecord, generation: int) -> tuple[bytes, bytes]:
+    rollout, call = record.rollout_id.encode("ascii"), record.model_call_id.encode("ascii")
+    ids = _IDS.pack(len(rollout), len(call)) + rollout + call
+    checksum = zlib.crc32(record.line, zlib.crc32(ids, generation))
+    length = len(ids) + len(record.line)
+    return _RECORD.pack(length, checksum, generation) + ids, record.line
+
+
+def _read_record(
+    disk: Disk, fd: int, offset: int, size: int, generation: int
+) -> tuple[LogRecord, int] | None:
+    """Return the record at `offset` and where the next one begins; None when there is none."""
+    head = disk.read_at(fd, _RECORD.size, offset)
+    if len(head) < _RECORD.size:
+        return None
+    length, checksum, written_in = _RECORD.unpack(head)
+    start = offset + _RECORD.size
+    if written_in != generation or not _IDS.size <= length <= size - start:
+        return None
+    payload = disk.read_at(fd, length, start)
+    if len(payload) < length or zlib.crc32(payload, generation) != checksum:
+        return None
+    rollout_length, call_length = _IDS.unpack_from(payload)
+    split = _IDS.size + rollout_length
+    rollout, call = payload[_IDS.size : split], payload[split : split + call_length]
+    line = payload[split + call_length :]
+    return LogRecord(rollout.decode("ascii"), call.decode("ascii"), line), start + length

@@ -1,0 +1,53 @@
+"""Starting a writer on a directory: what this file system can do decides how rows are kept.
+
+Local and with locks: shared capture files and a commit log. Not known to be local: the capture
+files themselves are synced. Without locks: a file for each writer, synced too.
+"""
+
+import logging
+
+from nemo_gym.capture.claims import Claims
+from nemo_gym.capture.commit_log import CommitLog
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.rollout_files import RolloutFiles
+from nemo_gym.capture.writer import Writer, WriterParts
+from nemo_gym.files.disk import Disk
+
+__all__ = ["open_writer"]
+
+logger = logging.getLogger(__name__)
+
+
+def open_writer(layout: Layout, disk: Disk, claims: Claims, name: str) -> Writer:
+    """Make what is missing of the directory and start its writer; `name` is used by no other.
+
+    Raises `OSError` when the directory cannot be created or written.
+    """
+    for folder in layout.folders:
+        disk.make_directory(folder)
+    _prove_writable(layout, disk, name)
+    locks_work = claims.open()
+    if not locks_work:
+        logger.warning(
+            "capture: file locks do not work in %s, so every writer has files of its own and "
+            "calls under way cannot be seen by other processes",
+            layout.directory,
+        )
+
+    def new_log() -> CommitLog:
+        for folder in layout.folders:
+            disk.make_directory(folder)
+        log = CommitLog(layout, disk, name)
+        log.open()
+        return log
+
+    files = RolloutFiles(layout, disk, own=None if locks_work else name)
+    logged = locks_work and disk.is_local(layout.directory)
+    return Writer(WriterParts(layout, disk, files, claims, new_log if logged else None))
+
+
+def _prove_writable(layout: Layout, disk: Disk, name: str) -> None:
+    probe = layout.directory / f".nemo_gym.{name}.probe"
+    fd = disk.open_append(probe)
+    disk.close(fd)
+    disk.unlink(probe)

@@ -1,0 +1,154 @@
+"""Stored lines back out: the files of a rollout in, exchanges or `Damaged` out, in append order.
+
+Files are read under a shared lock, so a line is never seen half written. Where each writer has a
+file of its own the rows are joined by `completed_at`, then `model_call_id`.
+"""
+
+import json
+import os
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.files.append import read_locked
+from nemo_gym.files.disk import Disk
+from nemo_gym.files.jsonl import Damaged
+from nemo_gym.files.locks import says_no_locks
+from nemo_gym.ids import RolloutId
+
+__all__ = [
+    "CaptureFile",
+    "StoredExchange",
+    "capture_files",
+    "files_of_rollout",
+    "model_call_ids",
+    "read_file",
+    "read_rollout",
+]
+
+StoredExchange = dict[str, Any]
+"""One line as stored: the keys of the capture file, payloads as they crossed the boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFile:
+    """One file of a capture directory."""
+
+    path: Path
+    rollout_id: RolloutId
+    writer: str | None
+    """The only writer of the file; None for the file that all share."""
+    size: int
+    """In bytes; 0 once it was cleared."""
+
+
+class _IdOnly(msgspec.Struct):
+    model_call_id: str
+
+
+_ID_DECODER = msgspec.json.Decoder(_IdOnly)
+
+
+def capture_files(layout: Layout) -> Generator[CaptureFile]:
+    """Yield every capture file of the directory, in no particular order."""
+    try:
+        entries = os.scandir(layout.directory)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            name = layout.parse(entry.name)
+            if name is not None and entry.is_file():
+                size = entry.stat().st_size
+                yield CaptureFile(Path(entry.path), name.rollout_id, name.writer, size)
+
+
+def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
+    """Return the files of one rollout that are there, the shared one first."""
+    shared = layout.capture_file(rollout_id)
+    own = layout.directory.glob(layout.capture_file(rollout_id, "*").name)
+    return [path for path in (shared, *sorted(own)) if path.exists()]
+
+
+def read_rollout(
+    layout: Layout, disk: Disk, rollout_id: RolloutId
+) -> list[StoredExchange | Damaged]:
+    """Return every line of a rollout, in append order; what cannot be read is `Damaged`."""
+    parts = [list(read_file(disk, path)) for path in files_of_rollout(layout, rollout_id)]
+    if len(parts) == 1:
+        return parts[0]
+    return sorted((item for part in parts for item in part), key=_joined_order)
+
+
+def read_file(disk: Disk, path: Path) -> Generator[StoredExchange | Damaged]:
+    """Yield every line of one capture file."""
+    try:
+        data = _read_bytes(disk, path)
+    except FileNotFoundError:
+        return
+    offset, number = 0, 0
+    while offset < len(data):
+        number += 1
+        end = data.find(b"\n", offset)
+        torn = end < 0
+        end = len(data) if torn else end
+        body = data[offset:end]
+        if body.strip():
+            yield _decode(path, number, offset, body, torn)
+        offset = end + 1
+
+
+def model_call_ids(data: bytes) -> list[str]:
+    """Return the ids of the rows in the bytes of a capture file; damaged lines have none."""
+    found: list[str] = []
+    for line in data.split(b"\n"):
+        try:
+            found.append(_ID_DECODER.decode(line).model_call_id)
+        except msgspec.MsgspecError:
+            continue
+    return found
+
+
+def _read_bytes(disk: Disk, path: Path) -> bytes:
+    fd = disk.open_read(path)
+    try:
+        return read_locked(disk, fd)
+    except OSError as error:
+        if not says_no_locks(error):
+            raise
+        return read_locked(disk, fd, lock=False)
+    finally:
+        disk.close(fd)
+
+
+def _decode(
+    path: Path, number: int, offset: int, body: bytes, torn: bool
+) -> StoredExchange | Damaged:
+    try:
+        value = _loads(body)
+    except (ValueError, RecursionError) as error:
+        return Damaged(path, number, offset, len(body), f"not JSON: {error}", torn=torn)
+    if not isinstance(value, dict):
+        return Damaged(path, number, offset, len(body), "not a JSON object", torn=torn)
+    return value
+
+
+def _loads(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Stricter than JSON is: huge numbers, lone surrogates and deep nesting are none of its.
+        return json.loads(body.decode("utf-8"))
+
+
+def _joined_order(item: StoredExchange | Damaged) -> tuple[float, str]:
+    if isinstance(item, Damaged):
+        return float("inf"), str(item)
+    completed = item.get("completed_at")
+    order = float(completed) if isinstance(completed, int | float) else 0.0
+    return order, str(item.get("model_call_id"))

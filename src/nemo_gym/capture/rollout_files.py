@@ -1,0 +1,116 @@
+"""The capture files that a process appends to: a row in, its line on the end of the right file.
+
+Keeps a bounded number of descriptors. A file that somebody removed is made anew, and so is a
+directory. What is appended is visible to every reader at once and durable after `sync`.
+"""
+
+import errno
+import logging
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.files.append import Appended, FileUnlinked, append_line
+from nemo_gym.files.disk import Disk
+from nemo_gym.files.forks import OPENING
+from nemo_gym.ids import RolloutId
+
+__all__ = ["RolloutFiles", "sync_files"]
+
+logger = logging.getLogger(__name__)
+
+_KEPT_OPEN = 256
+# Above this one sync of the file system costs less than one of each file.
+_FEW = 32
+
+
+@dataclass(slots=True)
+class _Handle:
+    fd: int
+    known_end: int = 0
+
+
+class RolloutFiles:
+    """Used by the writer's thread only. `own` is this writer's name where locks do not work."""
+
+    def __init__(self, layout: Layout, disk: Disk, own: str | None = None) -> None:
+        self._layout = layout
+        self._disk = disk
+        self._own = own
+        self._handles: OrderedDict[Path, _Handle] = OrderedDict()
+
+    def append(self, rollout_id: RolloutId, line: bytes) -> Path:
+        r"""Append one line (without its `\n`); return the file it went to. Raises `OSError`."""
+        path = self._layout.capture_file(rollout_id, self._own)
+        data = line.replace(b"\n", b" ") + b"\n"
+        try:
+            appended = self._append(path, data)
+        except FileUnlinked:
+            logger.warning("capture: %s was removed while in use; it is made anew", path)
+            self._drop(path)
+            appended = self._append(path, data)
+        if appended.closed_torn_line:
+            logger.warning("capture: closed off a torn line in %s", path)
+        return path
+
+    def close(self) -> None:
+        """Close every descriptor."""
+        for path in list(self._handles):
+            self._drop(path)
+
+    def _append(self, path: Path, data: bytes) -> Appended:
+        handle = self._handle(path)
+        appended = append_line(
+            self._disk, handle.fd, data, lock=self._own is None, known_end=handle.known_end
+        )
+        handle.known_end = appended.end
+        return appended
+
+    def _handle(self, path: Path) -> _Handle:
+        handle = self._handles.get(path)
+        if handle is not None:
+            self._handles.move_to_end(path)
+            return handle
+        while len(self._handles) >= _KEPT_OPEN:
+            self._drop(next(iter(self._handles)))
+        with OPENING:
+            handle = self._handles[path] = _Handle(self._open(path))
+        return handle
+
+    def _open(self, path: Path) -> int:
+        try:
+            return self._disk.open_append(path)
+        except FileNotFoundError:
+            self._disk.make_directory(path.parent)
+            return self._disk.open_append(path)
+        except OSError as error:
+            if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._handles:
+                raise
+            # The process is out of descriptors: what is only kept open for speed gives way.
+            self.close()
+            return self._disk.open_append(path)
+
+    def _drop(self, path: Path) -> None:
+        self._disk.close(self._handles.pop(path).fd)
+
+
+def sync_files(disk: Disk, directory: Path, paths: Collection[Path]) -> None:
+    """Return once the given files, and their names, would survive a power cut.
+
+    A file that somebody removed is left out. Raises `OSError`.
+    """
+    if len(paths) > _FEW:
+        disk.sync_file_system(directory)
+        return
+    for path in paths:
+        try:
+            fd = disk.open_read(path)
+        except FileNotFoundError:
+            continue
+        try:
+            disk.sync(fd)
+        finally:
+            disk.close(fd)
+    disk.sync_directory(directory)

@@ -1,0 +1,215 @@
+"""Captured model calls on disk: rows in, durable before their calls end; exchanges out.
+
+One `CaptureStore` a directory and process. Reading needs nothing prepared; the first row, or
+`open_for_writing`, starts the writer's thread. A store is dropped in forked children and closed
+when the process ends.
+"""
+
+import atexit
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym.capture.claims import Claims, is_claimed, is_lost
+from nemo_gym.capture.clearing import clear_rollouts
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.marks import has_mark
+from nemo_gym.capture.opening import open_writer
+from nemo_gym.capture.reading import CaptureFile, StoredExchange, capture_files, read_rollout
+from nemo_gym.capture.recovery import recover
+from nemo_gym.capture.row import Claim, Row
+from nemo_gym.capture.writer import Writer
+from nemo_gym.errors import ConfigMistake
+from nemo_gym.files.disk import REAL_DISK, Disk
+from nemo_gym.files.forks import forget_in_children
+from nemo_gym.files.jsonl import Damaged
+from nemo_gym.files.locks import says_no_locks
+from nemo_gym.ids import RolloutId, parse_rollout_id
+
+__all__ = ["CaptureStore"]
+
+logger = logging.getLogger(__name__)
+# Kept alive until closed: whoever drops a store still wants its rows.
+_open_stores: "set[CaptureStore]" = set()
+
+
+@dataclass(slots=True)
+class _HeldClaim:
+    """One call under way."""
+
+    claims: Claims
+    rollout_id: RolloutId
+    released: bool = False
+
+    def release(self) -> None:
+        if not self.released:
+            self.released = True
+            self.claims.drop(self.rollout_id)
+
+
+class CaptureStore:
+    """The captured model calls of one directory.
+
+    `disk` is what the files lie on; tests hand in others.
+    """
+
+    def __init__(self, directory: Path | str, *, disk: Disk = REAL_DISK) -> None:
+        self.layout = Layout(Path(directory).absolute())
+        self._disk = disk
+        self._mutex = threading.Lock()
+        self._writer: Writer | None = None
+        self._claims = Claims(self.layout, disk)
+        self._recovered = False
+        forget_in_children(self)
+
+    @property
+    def directory(self) -> Path:
+        """Where the capture files lie."""
+        return self.layout.directory
+
+    def open_for_writing(self) -> None:
+        """Start the writer; servers call it at start, so that a bad directory is known then.
+
+        Raises `ConfigMistake` when the directory cannot be created or written.
+        """
+        try:
+            self._opened()
+        except OSError as error:
+            raise ConfigMistake(
+                f"the capture directory {self.directory} cannot be written: {error}",
+                where="model_call_capture_dir",
+                mend="name a directory that this user may create and write",
+            ) from error
+
+    def claim(self, rollout_id: RolloutId) -> Claim:
+        """Say that a call of the rollout is under way, until the claim is released."""
+        try:
+            self._opened()
+        except OSError as error:
+            logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
+        self._claims.take(rollout_id)
+        return _HeldClaim(self._claims, rollout_id)
+
+    def submit(self, row: Row, claim: Claim | None = None) -> "Future[None]":
+        """Hand over a row; the future ends when it is durable, or with what went wrong."""
+        try:
+            return self._opened().submit(row, claim)
+        except OSError as error:
+            logger.error("capture: a call of %s is lost: %r", row.rollout_id, error)  # noqa: TRY400
+            self._claims.hold_lost(row.rollout_id)
+            if claim is not None:
+                claim.release()
+            failed: Future[None] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def mark_incomplete(
+        self, rollout_id: RolloutId, reason: str, claim: Claim | None = None
+    ) -> None:
+        """Record that the rollout lacks a row; the claim is released once that is done."""
+        try:
+            self._opened().mark(rollout_id, reason, claim)
+        except OSError:
+            self._claims.hold_lost(rollout_id)
+            if claim is not None:
+                claim.release()
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Wait until every row handed over so far is durable or has failed."""
+        writer = self._writer
+        if writer is not None:
+            writer.flush().result(timeout_s)
+
+    def close(self) -> None:
+        """Finish what was handed over and release everything; a store that was closed reopens."""
+        with self._mutex:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+                self._claims.close()
+            _open_stores.discard(self)
+
+    def read(self, rollout_id: str) -> list[StoredExchange | Damaged]:
+        """Return the stored exchanges of a rollout in append order, damaged lines among them.
+
+        A line that is still being written is left out. Raises `InvalidRolloutId`.
+        """
+        parsed = parse_rollout_id(rollout_id)
+        self._recover_once()
+        items = read_rollout(self.layout, self._disk, parsed)
+        if any(isinstance(item, Damaged) and item.torn for item in items) and self.is_pending(
+            parsed
+        ):
+            return [item for item in items if not (isinstance(item, Damaged) and item.torn)]
+        return items
+
+    def files(self) -> Generator[CaptureFile]:
+        """Yield every capture file, empty ones too, in no particular order."""
+        self._recover_once()
+        yield from capture_files(self.layout)
+
+    def rollouts(self) -> list[RolloutId]:
+        """Return the ids of the rollouts that have rows, sorted."""
+        return sorted({file.rollout_id for file in self.files() if file.size})
+
+    def clear(self, rollout_ids: Iterable[str]) -> None:
+        """Drop all rows and marks of these rollouts, for ever; files that are in use stay."""
+        parsed = [parse_rollout_id(text) for text in rollout_ids]
+        self._recover_once()
+        clear_rollouts(self.layout, self._disk, parsed)
+
+    def is_pending(self, rollout_id: str) -> bool:
+        """Say whether any process has a call of the rollout under way."""
+        return self._probe(is_claimed, rollout_id)
+
+    def is_incomplete(self, rollout_id: str) -> bool:
+        """Say whether a row of the rollout is known to be missing."""
+        parsed = parse_rollout_id(rollout_id)
+        return has_mark(self.layout, parsed) or self._probe(is_lost, parsed)
+
+    def forget(self) -> None:
+        """In a forked child: close the copies of the parent's descriptors; start from nothing."""
+        self._mutex = threading.Lock()
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.forget()
+        self._claims.forget()
+        _open_stores.discard(self)
+
+    def _opened(self) -> Writer:
+        writer = self._writer
+        if writer is not None:
+            return writer
+        self._recover_once()
+        with self._mutex:
+            if self._writer is None:
+                name = uuid.uuid4().hex[:12]
+                self._writer = open_writer(self.layout, self._disk, self._claims, name)
+                _open_stores.add(self)
+            return self._writer
+
+    def _recover_once(self) -> None:
+        with self._mutex:
+            if not self._recovered:
+                self._recovered = True
+                recover(self.layout, self._disk)
+
+    def _probe(self, held: Callable[[Layout, Disk, RolloutId], bool], rollout_id: str) -> bool:
+        try:
+            return held(self.layout, self._disk, parse_rollout_id(rollout_id))
+        except OSError as error:
+            if says_no_locks(error):
+                return False
+            # Not known: to say "nothing is coming" could lose a row.
+            logger.warning("capture: the claims of %s cannot be read: %r", rollout_id, error)
+            return True
+
+
+@atexit.register
+def _close_stores() -> None:
+    for store in list(_open_stores):
+        store.close()
