@@ -1,0 +1,198 @@
+"""Everything of one process that exports: providers, reader, threads. Imports the SDK.
+
+One `Running` is made by `providers.start_telemetry`; what is missing from the installation shows
+as a `ModuleNotFoundError` when this module is imported, before anything has begun.
+"""
+
+import os
+import threading
+import uuid
+from time import monotonic
+from typing import Any
+
+import psutil  # noqa: F401 - the observer needs it: missing is found here, at the start
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from nemo_gym import __version__
+from nemo_gym.telemetry.export_loop import ExportLoop
+from nemo_gym.telemetry.exporting import Exporting, set_exporting
+from nemo_gym.telemetry.exposition import render
+from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
+from nemo_gym.telemetry.recorded import Recorded
+from nemo_gym.telemetry.recorded_instruments import register
+from nemo_gym.telemetry.scrape_server import ScrapeServer
+from nemo_gym.telemetry.sdk import CollectingReader, OtelBridge, readable_span
+from nemo_gym.telemetry.settings import TelemetryOptions
+from nemo_gym.telemetry.tracing import Tracer, set_tracer
+from nemo_gym.telemetry.user_spans import user_spans
+
+__all__ = ["Running"]
+
+_FLUSH_S = 0.5
+_SPAN_INTERVAL_S = 1.0
+_SPAN_BATCH = 512
+
+
+class Running:
+    """What exports from this process."""
+
+    def __init__(self, options: TelemetryOptions, service_name: str, instance: str) -> None:
+        self.instance_id = f"{instance}-{uuid.uuid4().hex[:12]}"
+        self.scrape_url: str | None = None
+        self._resource = _resource(service_name, instance, self.instance_id)
+        self._recorded = Recorded()
+        self._loops: list[ExportLoop] = []
+        self._scrape: ScrapeServer | None = None
+        self._quiet = quiet_exporters() if options.uses_otlp or options.traces.enabled else None
+        self._provider: MeterProvider | None = None
+        self._scraped: CollectingReader | None = None
+        self._scraping = threading.Lock()
+        if options.metrics.enabled:
+            self._start_metrics(options)
+        if options.traces.enabled:
+            self._start_traces(options)
+
+    def exposition(self) -> str:
+        """Return the metrics as Prometheus text; empty while metrics are off."""
+        if self._scraped is None:
+            return ""
+        with self._scraping:
+            return render(self._scraped.take(), self._resource.attributes)
+
+    def flush(self) -> None:
+        """Send what is recorded, waiting a bounded time."""
+        deadline = monotonic() + _FLUSH_S
+        for loop in self._loops:
+            loop.flush(max(0.0, deadline - monotonic()))
+
+    def stop(self, deadline: float) -> None:
+        """Send what is recorded and end every thread before `deadline` (`time.monotonic`)."""
+        stopping = [
+            threading.Thread(
+                target=loop.stop, args=(max(0.1, deadline - monotonic()),), daemon=True
+            )
+            for loop in self._loops
+        ]
+        for thread in stopping:
+            thread.start()
+        for thread in stopping:
+            thread.join(max(0.0, deadline - monotonic()))
+        user_spans.detach()
+        if self._scrape is not None:
+            self._scrape.close()
+        if self._provider is not None:
+            self._provider.shutdown(timeout_millis=100)
+        if self._quiet is not None:
+            self._quiet.restore()
+
+    def _start_metrics(self, options: TelemetryOptions) -> None:
+        readers = []
+        # A reader of its own for scrapes: a scrape must not take away what a collector gets.
+        self._scraped = CollectingReader(self._resource, self._recorded.histograms)
+        readers.append(self._scraped)
+        pushed = exporter = target = None
+        if options.uses_otlp:
+            target = OtlpTarget.of(options.otlp, "metrics")
+            exporter = metric_exporter(target)
+            temporality = getattr(exporter, "_preferred_temporality", None)
+            pushed = CollectingReader(self._resource, self._recorded.histograms, temporality)
+            readers.append(pushed)
+        self._provider = MeterProvider(
+            readers,
+            resource=self._resource,
+            exemplar_filter=AlwaysOffExemplarFilter(),
+            shutdown_on_exit=False,
+        )
+        meter = self._provider.get_meter("nemo_gym", __version__)
+        register(meter, self._recorded)
+        if pushed is not None and exporter is not None and target is not None:
+            self._push(pushed, exporter, target.shown, _interval_s(options))
+        if options.serves_prometheus:
+            self._scrape = ScrapeServer(self.exposition)
+            self.scrape_url = self._scrape.url
+        set_exporting(
+            Exporting(
+                meter,
+                options.metrics.sample_interval_s,
+                options.event_loop_task_count,
+                self.flush,
+                self._recorded,
+            )
+        )
+
+    def _push(self, reader: CollectingReader, exporter: Any, shown: str, interval_s: float) -> None:
+        def export() -> bool:
+            return exporter.export(reader.take()) is MetricExportResult.SUCCESS
+
+        self._loop(f"the collector at {shown}", interval_s, export, exporter)
+
+    def _start_traces(self, options: TelemetryOptions) -> None:
+        target = OtlpTarget.of(options.otlp, "traces")
+        exporter = span_exporter(target)
+        tracer = Tracer(_ratio(options), OtelBridge())
+        resource = self._resource
+        user_spans.attach(resource, tracer.ratio)
+
+        def export() -> bool:
+            while batch := [
+                *(readable_span(span, resource) for span in tracer.drain(_SPAN_BATCH)),
+                *user_spans.drain(_SPAN_BATCH),
+            ]:
+                if exporter.export(batch) is not SpanExportResult.SUCCESS:
+                    return False
+            return True
+
+        self._loop(f"the collector at {target.shown}", _SPAN_INTERVAL_S, export, exporter)
+        set_tracer(tracer)
+
+    def _loop(self, target: str, interval_s: float, export: Any, exporter: Any) -> None:
+        quiet = self._quiet
+        self._loops.append(
+            ExportLoop(
+                target,
+                interval_s,
+                export,
+                abort=exporter.shutdown,
+                reason=(lambda: "") if quiet is None else quiet.reason,
+            )
+        )
+
+
+def _resource(service_name: str, instance: str, instance_id: str) -> Resource:
+    named = Resource.create().attributes.get("service.name", "")
+    known = not str(named).startswith("unknown_service")
+    attributes: dict[str, Any] = {
+        "service.namespace": "nemo_gym",
+        "service.version": __version__,
+        "service.instance.id": instance_id,
+        "nemo.gym.process": instance,
+        "process.pid": os.getpid(),
+    }
+    # `OTEL_SERVICE_NAME` names the whole run; then the part of it is told by `nemo.gym.process`.
+    if not known:
+        attributes["service.name"] = service_name
+    return Resource.create(attributes)
+
+
+def _interval_s(options: TelemetryOptions) -> float:
+    try:
+        return max(0.1, float(os.environ["OTEL_METRIC_EXPORT_INTERVAL"]) / 1000)
+    except (KeyError, ValueError):
+        return options.metrics.export_interval_s
+
+
+def _ratio(options: TelemetryOptions) -> float:
+    named = os.environ.get("OTEL_TRACES_SAMPLER", "")
+    if options.traces.sample_ratio < 1 or not named:
+        return options.traces.sample_ratio
+    if named.endswith("always_off"):
+        return 0.0
+    if not named.endswith("traceidratio"):
+        return 1.0
+    try:
+        return min(1.0, max(0.0, float(os.environ["OTEL_TRACES_SAMPLER_ARG"])))
+    except (KeyError, ValueError):
+        return 1.0

@@ -1,0 +1,103 @@
+"""A thread of its own that exports at an interval, on request, and once more at the end.
+
+It never holds up anybody: `flush` and `stop` wait a bounded time, a target that cannot be reached
+is named in one warning, and the thread is a daemon, so it never keeps the process alive.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+__all__ = ["ExportLoop"]
+
+_logger = logging.getLogger(__name__)
+
+
+class ExportLoop:
+    """Calls `export` (True: delivered) every `interval_s`, from one thread."""
+
+    def __init__(
+        self,
+        target: str,
+        interval_s: float,
+        export: Callable[[], bool],
+        *,
+        abort: Callable[[], None] = lambda: None,
+        reason: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._target = target
+        self._interval_s = interval_s
+        self._export = export
+        self._abort = abort
+        self._reason = reason
+        self._changed = threading.Condition()
+        self._asked = self._answered = 0
+        self._stopping = False
+        self.failing = False
+        self._thread = threading.Thread(target=self._run, name=f"export {target}", daemon=True)
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Export soon, without waiting for it."""
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Export now; return whether that ended in time. A failing target is not waited for."""
+        if self.failing:
+            return False
+        with self._changed:
+            self._asked += 1
+            wanted = self._asked
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: self._answered >= wanted, timeout_s)
+
+    def stop(self, budget_s: float) -> None:
+        """Export once more and end, within `budget_s`; what hangs is cut off."""
+        deadline = monotonic() + budget_s
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        self._thread.join(budget_s * (0.1 if self.failing else 0.7))
+        self._abort()
+        self._thread.join(max(0.0, deadline - monotonic()))
+
+    def _run(self) -> None:
+        while not self._wait():
+            self._once()
+        self._once()
+
+    def _wait(self) -> bool:
+        """Sleep until the interval is over or an export is asked for; return whether to stop."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stopping or self._asked > self._answered, self._interval_s
+            )
+            return self._stopping
+
+    def _once(self) -> None:
+        with self._changed:
+            asked = self._asked
+        try:
+            delivered = self._export()
+        except Exception:  # telemetry never stops a server
+            _logger.debug("the export to %s failed", self._target, exc_info=True)
+            delivered = False
+        self._note(delivered)
+        with self._changed:
+            self._answered = asked
+            self._changed.notify_all()
+
+    def _note(self, delivered: bool) -> None:
+        if not delivered and not self.failing and not self._stopping:
+            reason = self._reason()
+            _logger.warning(
+                "telemetry does not reach %s%s; it goes on trying and says so only this once",
+                self._target,
+                f" ({reason})" if reason else "",
+            )
+        elif delivered and self.failing:
+            _logger.info("telemetry reaches %s again", self._target)
+        self.failing = not delivered

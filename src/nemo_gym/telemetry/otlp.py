@@ -1,0 +1,137 @@
+"""Exporters to an OpenTelemetry collector, over HTTP or gRPC; imported only where one is used.
+
+What the configuration leaves open, the exporters take from the standard `OTEL_*` variables.
+"""
+
+import logging
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from nemo_gym.telemetry.settings import OtlpOptions
+
+__all__ = ["OtlpTarget", "metric_exporter", "quiet_exporters", "span_exporter"]
+
+Signal = Literal["metrics", "traces"]
+_LOGGER_OF_EXPORTERS = "opentelemetry.exporter.otlp"
+_LONGEST_REASON = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OtlpTarget:
+    """Where one signal goes."""
+
+    protocol: Literal["http", "grpc"]
+    endpoint: str | None
+    """Complete URL for the exporter; None leaves it to the environment."""
+    shown: str
+    """For messages: without user, password and query."""
+
+    @classmethod
+    def of(cls, options: OtlpOptions, signal: Signal) -> "OtlpTarget":
+        """Return the target that the configuration and the environment name."""
+        env = os.environ
+        named = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
+        base = options.endpoint or named or env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        protocol = _protocol(options, signal, base)
+        default = "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
+        endpoint = options.endpoint
+        if endpoint is not None and protocol == "http":
+            endpoint = _with_signal_path(endpoint, signal)
+        return cls(protocol, endpoint, _shown(base or default))
+
+
+def metric_exporter(target: OtlpTarget) -> Any:
+    """Return an OTLP exporter of metrics."""
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
+            OTLPMetricExporter as Exporter,
+        )
+
+        return Exporter(endpoint=target.endpoint, insecure=_insecure(target))
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
+        OTLPMetricExporter,
+    )
+
+    return OTLPMetricExporter(endpoint=target.endpoint)
+
+
+def span_exporter(target: OtlpTarget) -> Any:
+    """Return an OTLP exporter of spans."""
+    if target.protocol == "grpc":
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
+            OTLPSpanExporter as Exporter,
+        )
+
+        return Exporter(endpoint=target.endpoint, insecure=_insecure(target))
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
+        OTLPSpanExporter,
+    )
+
+    return OTLPSpanExporter(endpoint=target.endpoint)
+
+
+class quiet_exporters:  # noqa: N801 - used like a function
+    """Keeps the exporters' own log, a line a try, from the console; holds the last line."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger(_LOGGER_OF_EXPORTERS)
+        self._propagated = self._logger.propagate
+        self._handler = _LastLine()
+        self._logger.addHandler(self._handler)
+        self._logger.propagate = False
+
+    def reason(self) -> str:
+        """Return why the last export failed, as the exporter said it, without a URL's query."""
+        return re.sub(r"\?\S+", "?…", self._handler.last)[:_LONGEST_REASON]
+
+    def restore(self) -> None:
+        """Let the exporters log as before."""
+        self._logger.removeHandler(self._handler)
+        self._logger.propagate = self._propagated
+
+
+class _LastLine(logging.Handler):
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()
+
+
+def _protocol(options: OtlpOptions, signal: Signal, base: str | None) -> Literal["http", "grpc"]:
+    if options.protocol is not None:
+        return options.protocol
+    env = os.environ
+    named = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or env.get(
+        "OTEL_EXPORTER_OTLP_PROTOCOL"
+    )
+    if named:
+        return "grpc" if named == "grpc" else "http"
+    return "grpc" if base is not None and _port(base) == 4317 else "http"
+
+
+def _port(url: str) -> int | None:
+    try:
+        return urlsplit(url if "//" in url else f"//{url}").port
+    except ValueError:
+        return None
+
+
+def _with_signal_path(endpoint: str, signal: Signal) -> str:
+    path = f"/v1/{signal}"
+    base = endpoint.rstrip("/")
+    for other in ("/v1/metrics", "/v1/traces"):
+        base = base.removesuffix(other)
+    return base + path
+
+
+def _insecure(target: OtlpTarget) -> bool | None:
+    # Left to the environment unless the configured URL says it.
+    return None if target.endpoint is None else not target.endpoint.startswith("https://")
+
+
+def _shown(url: str) -> str:
+    parts = urlsplit(url if "//" in url else f"//{url}")
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
