@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.runtime.logs import name_requests, server_named
+from nemo_gym.servers.instance import SimpleServer
 from nemo_gym.servers.load import build_server
 from nemo_gym.servers.serve import AppServer
 from nemo_gym.transport.directory import Directory
@@ -24,7 +25,7 @@ __all__ = ["Cell"]
 @dataclass(slots=True)
 class _Hosted:
     instance: ServerInstance
-    server: object
+    server: SimpleServer
     app: ASGIApp
     running: AppServer | None = None
 

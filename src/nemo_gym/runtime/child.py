@@ -73,7 +73,7 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
     try:
         cell.load(s for s in spec.config.servers if s.name in spec.servers)
     except UserMistake as mistake:
-        status.say(mistake={"what": mistake.what, "where": mistake.where, "mend": mistake.mend})
+        status.say(mistake=str(mistake))
         return 2
     status.say(loaded=True)
     if await control.readline() != b"go\n":

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
+from nemo_gym.errors import PortInUse
 from nemo_gym.runtime.head import ServerEntry
 from nemo_gym.runtime.placement import ProcessPlan
 from nemo_gym.servers.serve import bind_socket
@@ -16,6 +17,7 @@ __all__ = ["DEFAULT_HEAD_PORT", "DEFAULT_HOST", "Layout", "bind_head", "bind_lay
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_HEAD_PORT = 11000
+_BACKLOG = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,25 @@ def bind_layout(plans: tuple[ProcessPlan, ...]) -> Layout:
         for plan in plans:
             for server in plan.servers:
                 host, port = _address(server, fixed=plan.fixed_ports)
-                layout.sockets[plan.name][server.name] = bind_socket(host, port)
+                layout.sockets[plan.name][server.name] = _listening(host, port)
     except BaseException:
         layout.close()
         raise
     return layout
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Bind and listen at once: two runs that want one port cannot both get past this line."""
+    sock = bind_socket(host, port)
+    try:
+        sock.listen(_BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise PortInUse(
+            f"{host}:{port} is in use",
+            mend="set another `port`, or leave it out to take a free one",
+        ) from error
+    return sock
 
 
 def bind_head(config: RunConfig, *, free_port: bool) -> socket.socket:
@@ -68,7 +84,7 @@ def bind_head(config: RunConfig, *, free_port: bool) -> socket.socket:
     settings = head if isinstance(head, Mapping) else {}
     host, port = settings.get("host"), settings.get("port")
     documented = port if isinstance(port, int) else DEFAULT_HEAD_PORT
-    return bind_socket(
+    return _listening(
         host if isinstance(host, str) else DEFAULT_HOST, 0 if free_port else documented
     )
 

@@ -131,11 +131,7 @@ class ChildProcess:
             raise self._death(await self._process.wait())
         said: dict[str, Any] = json.loads(line)
         if "mistake" in said:
-            raise UserMistake(
-                said["mistake"]["what"],
-                where=said["mistake"]["where"],
-                mend=said["mistake"]["mend"],
-            )
+            raise UserMistake(said["mistake"])
         if key not in said:
             raise RuntimeError(f"{self.plan.name} said {said} where {key!r} was due")
         return said

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_gym.config.resolved import RunConfig
-from nemo_gym.config.secrets import Redactor, hide
+from nemo_gym.config.secrets import Redactor
 from nemo_gym.runtime.head import HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
@@ -129,13 +129,13 @@ async def _start(
     client, cell = _client(config, addresses, here)
     stack.push_async_callback(cell.stop if cell else client.aclose)
     problems = await _start_processes(cell, here, children, layout)
-    head = AppServer(HeadApp(run.run_id, hide(config.tree), entries), head_socket, "head_server")
+    head = AppServer(HeadApp(run.run_id, config.hidden(), entries), head_socket, "head_server")
     await head.start()
     stack.push_async_callback(head.stop, 0.2)
     return RunningServers(
         run_id=run.run_id,
         client=client,
-        tree=hide(config.tree),
+        tree=config.hidden(),
         servers=entries,
         head_url=origin_of(head_socket),
         log_dir=run.log_dir,
