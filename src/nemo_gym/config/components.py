@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.config.nearest import did_you_mean, nearest
+from nemo_gym.config.problems import one_a_line
 from nemo_gym.config.resolved import KINDS
 from nemo_gym.errors import ConfigMistake, UnknownComponent, UserMistake
 
@@ -91,7 +92,7 @@ def find_component(roots: Sequence[Path], kind: str, name: str) -> Component:
     hint = f"; {name} is a component of {elsewhere[0]}" if _plain(name) and elsewhere else ""
     raise UnknownComponent(
         f"there is no {noun} {name!r}{did_you_mean(nearest(name, known))}{hint}",
-        where=f"{kind}/ under " + ", ".join(map(str, roots)),
+        where=one_a_line(str(root / kind) for root in roots),
         mend=f"{command} shows what there is; --search-dir DIR adds a place to look",
     )
 
@@ -140,7 +141,7 @@ def resolve_input_path(
     beside = [p.name for path in tried if path.parent.is_dir() for p in path.parent.iterdir()]
     raise UserMistake(
         f"there is no file {text}{did_you_mean(nearest(given.name, beside))}",
-        where="looked for " + ", ".join(map(str, tried)),
+        where=one_a_line(map(str, tried)),
         mend="check the path",
     )
 

@@ -6,7 +6,7 @@ from nemo_gym.config.check_root import known_root_keys
 from nemo_gym.config.document import dotted
 from nemo_gym.config.merge import Layers
 from nemo_gym.config.nearest import did_you_mean, nearest_key
-from nemo_gym.config.problems import Problems
+from nemo_gym.config.problems import Problems, one_a_line
 from nemo_gym.config.schema import CREDENTIAL_KEYS
 
 __all__ = ["note_wanted"]
@@ -40,7 +40,7 @@ def note_wanted(
         if key not in credentials:
             problems.add(
                 f"a reference names {key}, which is not set{did_you_mean(nearest_key(key, known))}",
-                where=", ".join(places),
+                where=one_a_line(places),
                 mend=f"set {key} in a --config file or in env.yaml, or add ++{key}=…",
             )
 
@@ -52,14 +52,15 @@ def _note_credentials(
     env_exists: bool,
     env_folder: str,
 ) -> None:
-    places = dict.fromkeys(place for key in keys for place in wanted[key])
+    places = [place for key in keys for place in wanted[key]]
     missing = " and ".join(keys) if len(keys) < 3 else f"{', '.join(keys[:-1])} and {keys[-1]}"
     is_or_are = "is" if len(keys) == 1 else "are"
     shown = keys if env_exists else list(CREDENTIAL_KEYS)
-    lines = "".join(f"\n         {key}: {_EXAMPLES[key]}" for key in shown)
+    lines = [f"{key}: {_EXAMPLES[key]}" for key in shown]
+    flags = " ".join(_FLAGS[key] for key in keys)
     file = "env.yaml" if env_exists else f"a file env.yaml in {env_folder}"
     problems.add(
         f"{missing} {is_or_are} not set" + ("" if env_exists else ": there is no env.yaml"),
-        where=", ".join(places),
-        mend=f"write into {file}:{lines}\n         or give {' '.join(_FLAGS[key] for key in keys)}",
+        where=one_a_line(places),
+        mend=one_a_line([f"write into {file}:", *lines, f"or give {flags}"]),
     )

@@ -1,10 +1,15 @@
 """Mistakes of the user, collected while a configuration is read, raised as one."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nemo_gym.errors import ConfigMistake, UserMistake
 
-__all__ = ["Problems", "SeveralMistakes"]
+__all__ = ["Problems", "SeveralMistakes", "one_a_line"]
+
+
+# As wide as `  where: ` and `  mend:  `, which messages begin with.
+_BELOW = "\n" + " " * 9
 
 
 class SeveralMistakes(ConfigMistake):
@@ -17,6 +22,11 @@ class SeveralMistakes(ConfigMistake):
     def __str__(self) -> str:
         listed = (f"{n}. {mistake}" for n, mistake in enumerate(self.mistakes, 1))
         return "\n".join([f"{self.what}:", *listed])
+
+
+def one_a_line(parts: Iterable[str]) -> str:
+    """Return places or steps, each once, so that they stand below each other in a message."""
+    return _BELOW.join(dict.fromkeys(parts))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from nemo_gym.config.document import KeyPath, dotted, parse_value
 from nemo_gym.config.merge import Layers, copy_of
 from nemo_gym.config.nearest import did_you_mean, nearest_key
-from nemo_gym.config.problems import Problems
+from nemo_gym.config.problems import Problems, one_a_line
 from nemo_gym.config.reference_text import (
     BadReference,
     KeyReference,
@@ -185,11 +185,11 @@ class _Resolver:
 
     def _cycle(self, path: KeyPath) -> None:
         ring = [*self._open[self._open.index(path) :], path]
-        places = dict.fromkeys(str(self.layers.origin(each)) for each in ring)
+        places = [f"{self.layers.origin(each)} ({dotted(each)})" for each in ring]
         shown = " → ".join(dotted(each) for each in ring)
         self.problems.add(
             f"references form a ring: {shown}",
-            where=", ".join(places),
+            where=one_a_line(places),
             mend="give one of them a value of its own",
         )
         self._failed.update(ring)
@@ -246,10 +246,13 @@ class _Resolver:
         """`${oc.select:key}` or `${oc.select:key,default}`: null or the default when not set."""
         self.check_count(call, path, 2)
         target = self._target(KeyReference(call.arguments[0]), path)
+        self.referenced.add(target)
         exists, _ = self.layers.get(target)
         if exists:
-            return self._lookup(target, path)
-        self.referenced.add(target)
+            return self._at(target)
+        through = self._through_reference(target)
+        if through is not None:
+            return through[0]
         return self.argument(call, 1, path) if len(call.arguments) == 2 else None
 
 

@@ -9,7 +9,7 @@ from nemo_gym.config.components import find_component
 from nemo_gym.config.document import KeyPath, dotted
 from nemo_gym.config.merge import Layers
 from nemo_gym.config.nearest import did_you_mean, nearest
-from nemo_gym.config.problems import Problems
+from nemo_gym.config.problems import Problems, one_a_line
 from nemo_gym.config.resolved import KINDS, ServerInstance
 from nemo_gym.errors import UnknownComponent
 
@@ -103,11 +103,9 @@ def _note_definitions(
         problems.add(f"the server {name} names no implementation", where=where, mend=mend)
     else:
         shown = " and as ".join(f"{kind}/{impl}" for kind, impl, _ in definitions)
-        places = dict.fromkeys(
-            str(layers.origin((name, kind, impl))) for kind, impl, _ in definitions
-        )
+        places = [str(layers.origin((name, kind, impl))) for kind, impl, _ in definitions]
         mend = f"keep one, or remove one with ~{name}.{definitions[0][0]}.{definitions[0][1]}"
-        problems.add(f"{name} is defined twice: as {shown}", where=", ".join(places), mend=mend)
+        problems.add(f"{name} is defined twice: as {shown}", where=one_a_line(places), mend=mend)
 
 
 def _check_kind(name: str, value: dict[str, object], layers: Layers, problems: Problems) -> None:
