@@ -5,6 +5,7 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 """
 
 import os
+from time import monotonic
 
 from nemo_gym.telemetry.recorded import (
     COMMIT_DURATION_BOUNDARIES_MS,
@@ -66,6 +67,8 @@ class LiveCounts:
     """Everything counted in this process since it began."""
 
     def __init__(self) -> None:
+        self.began_at = monotonic()
+        """`time.monotonic` at which counting began."""
         self.servers: dict[str, ServerCounts] = {}
         self.rollouts = RolloutCounts()
         self.model_calls = 0
@@ -85,8 +88,7 @@ class LiveCounts:
         self.commit_duration = PlainHistogram(COMMIT_DURATION_BOUNDARIES_MS)
         self.connection_waits = 0
         self.connection_waited_s = 0.0
-        self.outbound_s = 0.0
-        """Seconds that calls over HTTP took, waiting for a connection included, added up."""
+        """Seconds that calls over HTTP waited for a connection, added up."""
 
 
 _LIVE = LiveCounts()

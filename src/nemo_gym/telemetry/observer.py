@@ -208,6 +208,7 @@ class _ProcessObserver:
         self.requests = RequestCounts()
         self.driver = DriverCounts()
         self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
+        self.began_at = time.monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
         self.gc_pause = instruments.gc_pause

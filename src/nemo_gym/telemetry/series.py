@@ -48,6 +48,11 @@ class HistogramReading:
             below += count
         return None
 
+    def plus(self, other: "HistogramReading") -> "HistogramReading":
+        """Return both together; their bounds are the same."""
+        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
+        return HistogramReading(self.bounds, counts, self.total + other.total)
+
     def since(self, earlier: "HistogramReading | None") -> "HistogramReading":
         """Return only what was added after `earlier`."""
         if earlier is None:

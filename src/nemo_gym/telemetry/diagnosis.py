@@ -1,0 +1,174 @@
+"""What slows a run down, in words: plain figures in, the bottleneck with its evidence out. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Bottleneck", "Diagnosis", "Figures", "diagnose"]
+
+Bottleneck = Literal[
+    "provider_errors",
+    "gc",
+    "cpu",
+    "event_loop",
+    "connections",
+    "disk",
+    "admission",
+    "provider",
+    "none",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A stretch of a run in numbers; None is not known, and decides nothing."""
+
+    admission_wait_share: float | None = None
+    """Of the time between being offered and ending, the part spent waiting for admission."""
+    active: float | None = None
+    """Rollouts running, on average or at the end."""
+    provider_p50_s: float | None = None
+    provider_share: float | None = None
+    """Of the time that rollouts ran, the part during which a call to a provider was open."""
+    provider_errors_share: float | None = None
+    """Of the calls to providers, the part that ended in an error or had to be tried again."""
+    loop_lag_p99_ms: float | None = None
+    """Of the process where it is largest."""
+    gc_share: float | None = None
+    """Of the wall time, the part spent in garbage collection, where it is largest."""
+    cpu_share: float | None = None
+    """Cores in use by the process that uses most: 1.0 is one core full."""
+    connection_wait_share: float | None = None
+    """Of the time that rollouts ran, the part spent waiting for a connection."""
+    commit_p99_ms: float | None = None
+    """Until a captured call is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The one thing to change first."""
+
+    bottleneck: Bottleneck
+    evidence: tuple[str, ...]
+    advice: str
+
+    def __str__(self) -> str:
+        return f"{'; '.join(self.evidence)}: {self.advice}" if self.evidence else self.advice
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    bottleneck: Bottleneck
+    holds: Callable[[Figures], bool]
+    shown: tuple[str, ...]
+    """Figures that are the evidence, the deciding one first."""
+    advice: str
+
+
+def diagnose(figures: Figures) -> Diagnosis:
+    """Return the first rule that holds, the ones that waste work before the ones that wait."""
+    for rule in _RULES:
+        if rule.holds(figures):
+            return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), rule.advice)
+    shown = tuple(_PHRASES)
+    if figures.loop_lag_p99_ms is None and figures.cpu_share is None:
+        return Diagnosis("none", _evidence(figures, shown), _SWITCH_ON)
+    return Diagnosis("none", _evidence(figures, shown), "nothing stands out")
+
+
+def _least(name: str, limit: float) -> Callable[[Figures], bool]:
+    def holds(figures: Figures) -> bool:
+        value = getattr(figures, name)
+        return value is not None and value >= limit
+
+    return holds
+
+
+def _both(
+    first: Callable[[Figures], bool], second: Callable[[Figures], bool]
+) -> Callable[[Figures], bool]:
+    return lambda figures: first(figures) and second(figures)
+
+
+def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
+    known = ((name, getattr(figures, name)) for name in names)
+    return tuple(_PHRASES[name](value) for name, value in known if value is not None)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+
+
+_SWITCH_ON = (
+    "nothing stands out in the counts; "
+    "telemetry.metrics.enabled=true also shows loop lag, GC and CPU"
+)
+_PHRASES: dict[str, Callable[[float], str]] = {
+    "admission_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time for admission",
+    "active": lambda v: f"{v:.0f} active",
+    "provider_p50_s": lambda v: f"provider p50 {_seconds(v)}",
+    "provider_share": lambda v: f"the provider took {_percent(v)} of the running time",
+    "provider_errors_share": lambda v: f"{_percent(v)} of the provider's answers were errors",
+    "loop_lag_p99_ms": lambda v: f"loop lag p99 {v:.0f} ms",
+    "gc_share": lambda v: f"garbage collection {_percent(v)} of the time",
+    "cpu_share": lambda v: f"CPU {_percent(v)} of a core",
+    "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
+    "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
+}
+_SLOW_LOOP = _least("loop_lag_p99_ms", 50)
+_FULL_CORE = _least("cpu_share", 0.85)
+_RULES: tuple[_Rule, ...] = (
+    _Rule(
+        "provider_errors",
+        _least("provider_errors_share", 0.2),
+        ("provider_errors_share", "provider_p50_s", "active"),
+        "lower --concurrency, or raise the provider's rate limit",
+    ),
+    _Rule(
+        "gc",
+        _least("gc_share", 0.1),
+        ("gc_share", "loop_lag_p99_ms", "cpu_share"),
+        "keep fewer objects alive in servers and verifiers, or spread the load with --workers",
+    ),
+    _Rule(
+        "cpu",
+        _FULL_CORE,
+        ("cpu_share", "loop_lag_p99_ms", "provider_p50_s"),
+        "spread the load over more processes with --workers",
+    ),
+    _Rule(
+        "event_loop",
+        _SLOW_LOOP,
+        ("loop_lag_p99_ms", "cpu_share", "provider_p50_s"),
+        "something blocks the event loop: move synchronous work of tools and verifiers off it, or "
+        "give that server a process of its own",
+    ),
+    _Rule(
+        "connections",
+        _least("connection_wait_share", 0.25),
+        ("connection_wait_share", "provider_p50_s", "active"),
+        "raise the number of connections to that server",
+    ),
+    _Rule(
+        "disk",
+        _least("commit_p99_ms", 200),
+        ("commit_p99_ms", "provider_p50_s", "active"),
+        "put the capture directory on a faster local disk",
+    ),
+    _Rule(
+        "admission",
+        _least("admission_wait_share", 0.3),
+        ("admission_wait_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
+        "raise --concurrency",
+    ),
+    _Rule(
+        "provider",
+        _both(_least("provider_share", 0.6), _least("provider_p50_s", 0.05)),
+        ("provider_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
+        "the provider sets the pace: use a faster one, more replicas, or fewer output tokens",
+    ),
+)

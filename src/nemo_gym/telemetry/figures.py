@@ -1,0 +1,231 @@
+"""What one process has to show for the live view: counts always, readings while telemetry is on.
+
+`snapshot` takes it, `to_json` and `from_json` carry it to the head server and to `gym top`.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from time import monotonic, time
+from typing import Any
+
+from nemo_gym.telemetry.live import LiveCounts, live_counts
+from nemo_gym.telemetry.observer import driver_metrics
+from nemo_gym.telemetry.series import HistogramReading
+
+__all__ = [
+    "CaptureFigures",
+    "FigureSnapshot",
+    "LoopFigures",
+    "ModelFigures",
+    "RolloutFigures",
+    "ServerFigures",
+    "from_json",
+    "snapshot",
+    "to_json",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutFigures:
+    """Rollouts of the driver in this process, since it began."""
+
+    planned: int | None
+    """Rollouts of the whole run, finished ones of earlier sessions left out; None: not known."""
+    offered: int
+    resident: int
+    active: int
+    finished: int
+    failed: int
+    reward_total: float
+    waited_s: float
+    """Seconds waited for admission, all rollouts added up."""
+    active_s: float
+    """Seconds run, all ended rollouts added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFigures:
+    """Requests of one server of this process."""
+
+    name: str
+    in_flight: int
+    requests: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFigures:
+    """Calls to providers, and the tools that agents called."""
+
+    calls: int
+    in_flight: int
+    errors: int
+    retries: int
+    tokens_in: int
+    tokens_out: int
+    duration: HistogramReading
+    """Seconds a call."""
+    tool_calls: int
+    tool_errors: int
+    connection_waits: int
+    connection_waited_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureFigures:
+    """Rows of captured model calls."""
+
+    submitted: int
+    durable: int
+    failed: int
+    commit: HistogramReading
+    """Milliseconds a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFigures:
+    """What only an observed process knows."""
+
+    lag_p50_ms: float | None
+    """Of the last few minutes; None before the first sample."""
+    lag_p99_ms: float | None
+    gc_paused_ms: float
+    """Added up since telemetry began."""
+    gc_collections: int
+    cpu_s: float
+    """User and system time of the process since it began."""
+    rss_bytes: int
+    threads: int
+    observed_s: float
+    """How long the process has been observed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSnapshot:
+    """All figures of one process at one time."""
+
+    process: str
+    """What the process is in the run, such as `driver` or `cell-0`."""
+    pid: int
+    taken_at: float
+    """UTC Unix seconds."""
+    uptime_s: float
+    rollouts: RolloutFigures | None
+    """None in a process that drives no rollouts."""
+    servers: tuple[ServerFigures, ...]
+    model: ModelFigures
+    capture: CaptureFigures
+    loop: LoopFigures | None
+    """None while telemetry metrics are off."""
+
+
+def snapshot(process: str) -> FigureSnapshot:
+    """Return the figures of this process now; it costs well under a millisecond."""
+    live = live_counts()
+    return FigureSnapshot(
+        process=process,
+        pid=os.getpid(),
+        taken_at=time(),
+        uptime_s=monotonic() - live.began_at,
+        rollouts=_rollouts(live),
+        servers=tuple(
+            ServerFigures(name, s.in_flight, s.requests, s.errors)
+            for name, s in live.servers.copy().items()
+        ),
+        model=_model(live),
+        capture=CaptureFigures(
+            live.rows_submitted, live.rows_durable, live.rows_failed, live.commit_duration.read()
+        ),
+        loop=_loop(),
+    )
+
+
+def to_json(snapshots: Sequence[FigureSnapshot]) -> bytes:
+    """Return what the head server answers to `GET /figures`: `{"processes": […]}`."""
+    return json.dumps({"processes": [asdict(one) for one in snapshots]}).encode()
+
+
+def from_json(body: bytes) -> list[FigureSnapshot]:
+    """Return the snapshots that `to_json` wrote; raises `ValueError` for anything else."""
+    try:
+        return [_snapshot(one) for one in json.loads(body)["processes"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"these are no figures of a run: {error!r}") from None
+
+
+def _rollouts(live: LiveCounts) -> RolloutFigures | None:
+    r = live.rollouts
+    if not r.offered and r.planned is None:
+        return None
+    return RolloutFigures(
+        r.planned,
+        r.offered,
+        r.resident,
+        r.active,
+        r.finished,
+        r.failed,
+        r.reward_total,
+        r.waited_s,
+        r.active_s,
+    )
+
+
+def _model(live: LiveCounts) -> ModelFigures:
+    return ModelFigures(
+        calls=live.model_calls,
+        in_flight=live.model_calls_in_flight,
+        errors=live.model_errors,
+        retries=live.model_retries,
+        tokens_in=live.tokens_in,
+        tokens_out=live.tokens_out,
+        duration=live.model_duration.read(),
+        tool_calls=live.tool_calls,
+        tool_errors=live.tool_errors,
+        connection_waits=live.connection_waits,
+        connection_waited_s=live.connection_waited_s,
+    )
+
+
+def _loop() -> LoopFigures | None:
+    observed = driver_metrics()
+    if observed is None:
+        return None
+    lags = sorted(observed.recent_lags.copy())
+    process = observed.process
+    with process.oneshot():
+        times, memory, threads = process.cpu_times(), process.memory_info(), process.num_threads()
+    return LoopFigures(
+        lag_p50_ms=_quantile(lags, 0.5),
+        lag_p99_ms=_quantile(lags, 0.99),
+        gc_paused_ms=observed.gc.paused_ms,
+        gc_collections=sum(observed.gc.collections),
+        cpu_s=times.user + times.system,
+        rss_bytes=memory.rss,
+        threads=threads,
+        observed_s=monotonic() - observed.began_at,
+    )
+
+
+def _quantile(ordered: Sequence[float], q: float) -> float | None:
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+
+
+def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
+    rollouts, loop = raw["rollouts"], raw["loop"]
+    model, capture = raw["model"], raw["capture"]
+    return FigureSnapshot(
+        **{
+            **raw,
+            "rollouts": None if rollouts is None else RolloutFigures(**rollouts),
+            "servers": tuple(ServerFigures(**one) for one in raw["servers"]),
+            "model": ModelFigures(**{**model, "duration": _reading(model["duration"])}),
+            "capture": CaptureFigures(**{**capture, "commit": _reading(capture["commit"])}),
+            "loop": None if loop is None else LoopFigures(**loop),
+        }
+    )
+
+
+def _reading(raw: dict[str, Any]) -> HistogramReading:
+    return HistogramReading(tuple(raw["bounds"]), tuple(raw["counts"]), raw["total"])

@@ -1,0 +1,226 @@
+"""Snapshots of all processes of a run, now and a while ago, in; what a person wants to see, out.
+
+Pure. Counts are added up over processes; rates are over the time between the two.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from nemo_gym.telemetry.diagnosis import Diagnosis, Figures, diagnose
+from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
+from nemo_gym.telemetry.series import HistogramReading
+
+__all__ = [
+    "ProcessView",
+    "RolloutView",
+    "RunView",
+    "ServerView",
+    "diagnose_run",
+    "figures_of",
+    "view_run",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    """Rollouts of the run."""
+
+    counts: RolloutFigures
+    rate: float | None
+    """Rollouts ended a second."""
+    eta_s: float | None
+    """Seconds until all planned ones have ended, at that rate; None: not known."""
+    mean_reward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerView:
+    """One server, all its instances together."""
+
+    name: str
+    in_flight: int
+    rate: float | None
+    """Requests begun a second."""
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """One process; the last four are None while telemetry is off there."""
+
+    name: str
+    pid: int
+    lag_p50_ms: float | None
+    lag_p99_ms: float | None
+    gc_share: float | None
+    cpu_share: float | None
+    rss_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run as a person sees it."""
+
+    rollouts: RolloutView | None
+    servers: tuple[ServerView, ...]
+    processes: tuple[ProcessView, ...]
+    model_calls: int
+    model_in_flight: int
+    model_errors: int
+    model_rate: float | None
+    model_p50_s: float | None
+    tokens_in_rate: float | None
+    tokens_out_rate: float | None
+    tool_calls: int
+    captured: int
+    capture_failures: int
+    observed: bool
+    """Whether telemetry is on in any process."""
+    diagnosis: Diagnosis
+
+
+class _Window:
+    """Each process now, with what it was before; without an earlier one, since it began."""
+
+    def __init__(self, now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot]) -> None:
+        known = {(one.process, one.pid): one for one in earlier}
+        self.pairs = [(one, known.get((one.process, one.pid))) for one in now]
+        self.seconds = max((_seconds(*pair) for pair in self.pairs), default=0.0)
+
+    def total(self, read: Callable[[FigureSnapshot], float]) -> float:
+        """Return how much a count grew, over all processes."""
+        return sum(read(one) - (read(before) if before else 0) for one, before in self.pairs)
+
+    def rate(self, read: Callable[[FigureSnapshot], float]) -> float | None:
+        """Return how much a count grew a second; None before any time has passed."""
+        return self.total(read) / self.seconds if self.seconds > 0 else None
+
+    def histogram(
+        self, read: Callable[[FigureSnapshot], HistogramReading]
+    ) -> HistogramReading | None:
+        """Return what was recorded, over all processes; None without any process."""
+        parts = [read(one).since(read(before) if before else None) for one, before in self.pairs]
+        return reduce(HistogramReading.plus, parts) if parts else None
+
+
+def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> RunView:
+    """Return what `now` shows; rates are counted since `earlier`, or since the beginning."""
+    window = _Window(now, earlier)
+    durations = window.histogram(lambda one: one.model.duration)
+    return RunView(
+        rollouts=_rollouts(window),
+        servers=_servers(window),
+        processes=tuple(_process(one, before) for one, before in window.pairs),
+        model_calls=sum(one.model.calls for one in now),
+        model_in_flight=sum(one.model.in_flight for one in now),
+        model_errors=sum(one.model.errors for one in now),
+        model_rate=window.rate(lambda one: one.model.calls),
+        model_p50_s=None if durations is None else durations.quantile(0.5),
+        tokens_in_rate=window.rate(lambda one: one.model.tokens_in),
+        tokens_out_rate=window.rate(lambda one: one.model.tokens_out),
+        tool_calls=sum(one.model.tool_calls for one in now),
+        captured=sum(one.capture.durable for one in now),
+        capture_failures=sum(one.capture.failed for one in now),
+        observed=any(one.loop is not None for one in now),
+        diagnosis=diagnose(figures_of(now, earlier)),
+    )
+
+
+def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
+    """Return the figures that a diagnosis is made from."""
+    window = _Window(now, earlier)
+    waited = window.total(lambda one: one.rollouts.waited_s if one.rollouts else 0.0)
+    ran = window.total(lambda one: one.rollouts.active_s if one.rollouts else 0.0)
+    calls = window.total(lambda one: one.model.calls + one.model.retries)
+    wasted = window.total(lambda one: one.model.errors + one.model.retries)
+    durations = window.histogram(lambda one: one.model.duration)
+    commits = window.histogram(lambda one: one.capture.commit)
+    processes = [_process(one, before) for one, before in window.pairs]
+    driving = [one.rollouts for one in now if one.rollouts is not None]
+    return Figures(
+        admission_wait_share=_share(waited, waited + ran),
+        active=sum(r.active for r in driving) if driving else None,
+        provider_p50_s=None if durations is None else durations.quantile(0.5),
+        provider_share=_share(durations.total, ran) if durations and durations.count else None,
+        provider_errors_share=_share(wasted, calls),
+        loop_lag_p99_ms=_largest([p.lag_p99_ms for p in processes]),
+        gc_share=_largest([p.gc_share for p in processes]),
+        cpu_share=_largest([p.cpu_share for p in processes]),
+        connection_wait_share=_share(window.total(lambda one: one.model.connection_waited_s), ran),
+        commit_p99_ms=None if commits is None else commits.quantile(0.99),
+    )
+
+
+def diagnose_run(snapshots: Sequence[FigureSnapshot]) -> Diagnosis:
+    """Return what slowed a whole run down, from the figures at its end."""
+    return diagnose(figures_of(snapshots))
+
+
+def _rollouts(window: _Window) -> RolloutView | None:
+    driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
+    if not driving:
+        return None
+    counts = driving[0]
+    rate = window.rate(
+        lambda one: one.rollouts.finished + one.rollouts.failed if one.rollouts else 0
+    )
+    left = None if counts.planned is None else counts.planned - counts.finished - counts.failed
+    return RolloutView(
+        counts=counts,
+        rate=rate,
+        eta_s=max(0, left) / rate if rate and left is not None else None,
+        mean_reward=counts.reward_total / counts.finished if counts.finished else None,
+    )
+
+
+def _servers(window: _Window) -> tuple[ServerView, ...]:
+    names = dict.fromkeys(s.name for one, _ in window.pairs for s in one.servers)
+    return tuple(_server(window, name) for name in names)
+
+
+def _server(window: _Window, name: str) -> ServerView:
+    def requests(one: FigureSnapshot) -> int:
+        return sum(s.requests for s in one.servers if s.name == name)
+
+    instances = [s for one, _ in window.pairs for s in one.servers if s.name == name]
+    return ServerView(
+        name,
+        sum(s.in_flight for s in instances),
+        window.rate(requests),
+        sum(s.errors for s in instances),
+    )
+
+
+def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
+    loop, earlier = one.loop, before.loop if before else None
+    if loop is None:
+        return ProcessView(one.process, one.pid, None, None, None, None, None)
+    if earlier is None:
+        gc_ms, observed_s, cpu_s, seconds = (
+            loop.gc_paused_ms, loop.observed_s, loop.cpu_s, one.uptime_s,
+        )  # fmt: skip
+    else:
+        observed_s = seconds = _seconds(one, before)
+        gc_ms, cpu_s = loop.gc_paused_ms - earlier.gc_paused_ms, loop.cpu_s - earlier.cpu_s
+    return ProcessView(
+        one.process,
+        one.pid,
+        loop.lag_p50_ms,
+        loop.lag_p99_ms,
+        _share(gc_ms / 1000, observed_s),
+        cpu_s / seconds if seconds > 0 else None,
+        loop.rss_bytes,
+    )
+
+
+def _seconds(one: FigureSnapshot, before: FigureSnapshot | None) -> float:
+    return one.uptime_s if before is None else one.taken_at - before.taken_at
+
+
+def _share(part: float, whole: float) -> float | None:
+    return min(1.0, max(0.0, part / whole)) if whole > 0 else None
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
