@@ -50,10 +50,11 @@ class SimpleResponsesAPIAgent(SimpleServer):
             return 500, failure_body(classify(exc).redacted(redactor.redact))
 
         app = new_app(self.config.name, self._layers, answer)
-        self._add_routes(app)
+        self.add_routes(app)
         return app
 
-    def _add_routes(self, app: FastAPI) -> None:
+    def add_routes(self, app: FastAPI) -> None:
+        """Register the routes; what a subclass registers first is tried first."""
         # `Any` sends the class that was returned, not the one that was annotated.
         app.post("/v1/responses", response_model=Any)(self.responses)
         prefixed = f"/{ROLLOUT_PATH_PREFIX}/{{rollout_id}}/v1/responses"

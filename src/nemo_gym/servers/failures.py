@@ -12,16 +12,25 @@ from typing import Literal
 
 import orjson
 
-from nemo_gym.errors import CallTimeout, TransportError
+from nemo_gym.errors import CallTimeout, GymError, TransportError
 from nemo_gym.transport.response import CallFailed
 
-__all__ = ["Failure", "FailureClass", "call_failed_in", "classify", "failure_body"]
+__all__ = ["Failure", "FailureClass", "ModelFailed", "call_failed_in", "classify", "failure_body"]
 
 FailureClass = Literal["agent_error", "verifier_error", "model_error", "timeout", "connection"]
 
 _TYPE = "rollout_failure"
 _BODY_LIMIT = 8_000
 """Characters of a provider's answer that are passed on."""
+
+
+class ModelFailed(GymError):
+    """A model server answered, but with no response that can be used."""
+
+    def __init__(self, message: str, status: int, body: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,9 @@ def classify(exc: BaseException) -> Failure:
     for cause in _causes(exc):
         if isinstance(cause, CallFailed):
             return _of_call(cause)
+        if isinstance(cause, ModelFailed):
+            body = cause.body[:_BODY_LIMIT]
+            return Failure("model_error", _text(cause), cause.status, body)
         if isinstance(cause, CallTimeout | TimeoutError):
             return Failure("timeout", _text(cause))
         if isinstance(cause, TransportError | ConnectionError):
@@ -114,4 +126,4 @@ def _causes(exc: BaseException) -> Iterator[BaseException]:
 
 def _text(exc: BaseException) -> str:
     text = str(exc)
-    return text if isinstance(exc, CallFailed) else f"{type(exc).__name__}: {text}".rstrip(": ")
+    return text if isinstance(exc, GymError) else f"{type(exc).__name__}: {text}".rstrip(": ")

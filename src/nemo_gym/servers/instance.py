@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, SkipValidation
 
 from nemo_gym.records.refs import ServerKind
-from nemo_gym.servers.client import ServerClient
+from nemo_gym.transport.server_client import ServerClient
 
 __all__ = ["BaseRunServerInstanceConfig", "BaseServer", "BaseServerConfig", "SimpleServer"]
 

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ValidationError
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.errors import ConfigMistake
-from nemo_gym.servers.client import ServerClient
 from nemo_gym.servers.import_component import import_component
 from nemo_gym.servers.instance import SimpleServer
+from nemo_gym.transport.server_client import ServerClient
 
-__all__ = ["build_server", "load_server_class"]
+__all__ = ["build_server", "build_server_of", "load_server_class"]
 
 _HIDDEN = "***"
 
@@ -32,7 +32,16 @@ def build_server(
     Raises `ConfigMistake` for settings that its config class refuses, by key and origin, and for a
     component that cannot be imported.
     """
-    server_class = load_server_class(instance)
+    return build_server_of(load_server_class(instance), instance, run_config, client)
+
+
+def build_server_of(
+    server_class: type[SimpleServer],
+    instance: ServerInstance,
+    run_config: RunConfig,
+    client: ServerClient,
+) -> tuple[SimpleServer, FastAPI]:
+    """Check the settings of `instance`; return a server of the class with its app."""
     config = _checked_config(server_class, instance, run_config)
     server = server_class(config=config, server_client=client)
     return server, server.setup_webserver()

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = [
     "JsonHandler",
+    "RawReply",
     "RawRoute",
     "json_bytes",
     "json_object",
@@ -25,7 +26,10 @@ __all__ = [
 ]
 
 JsonHandler = Callable[[Request, dict[str, Any]], Awaitable[object]]
-"""Gets the request (session, cookies) and its decoded body; what it returns is sent as JSON."""
+"""Gets the request (session, cookies) and its decoded body; what it returns is sent as JSON.
+
+Bytes are sent as they are; `RawReply` adds headers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,14 @@ class RawRoute:
     """May hold `{name}` parts, which are in `scope["path_params"]`."""
     app: ASGIApp
     methods: tuple[str, ...] = ("POST",)
+
+
+@dataclass(frozen=True, slots=True)
+class RawReply:
+    """JSON bytes with headers of their own, as the answer of a `JsonHandler`."""
+
+    body: bytes
+    headers: list[tuple[bytes, bytes]]
 
 
 _JSON_HEADER = (b"content-type", b"application/json")
@@ -59,7 +71,11 @@ def json_route(app: FastAPI, path: str, handler: JsonHandler) -> None:
         except ValueError as exc:
             await send_json(send, 400, _invalid(f"{path}: {exc}"))
             return
-        await send_json(send, 200, await handler(request, body))
+        answer = await handler(request, body)
+        if isinstance(answer, RawReply):
+            await send_json(send, 200, answer.body, answer.headers)
+        else:
+            await send_json(send, 200, answer)
 
     raw_route(app, path, endpoint)
 

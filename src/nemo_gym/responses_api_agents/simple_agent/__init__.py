@@ -1,0 +1,1 @@
+"""The built-in agent: a tool-calling loop over the Responses API."""
