@@ -9,7 +9,6 @@ official clients do; `dumps` always gives strict JSON back.
 """
 
 import json
-from collections.abc import Mapping
 from typing import TypeGuard
 
 import orjson
@@ -75,9 +74,9 @@ def _strict(value: object) -> object:
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, float):
         return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {_strict(str(key)): _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
+    if is_object(value):
+        return {str(_strict(str(key))): _strict(item) for key, item in value.items()}
+    if is_array(value):
         return [_strict(item) for item in value]
     return value
 

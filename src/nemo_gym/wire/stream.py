@@ -6,7 +6,22 @@ Says after every chunk how far a client is that reads the same bytes line by lin
 from nemo_gym.wire.dialects.base import Assembled, Dialect, StreamState
 from nemo_gym.wire.sse import Event, EventParser
 
-__all__ = ["StreamReader"]
+__all__ = ["StreamReader", "looks_like_events"]
+
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_LONGEST_FIELD = 6
+_MARK = b"\xef\xbb\xbf"
+
+
+def looks_like_events(head: bytes, *, last: bool) -> bool | None:
+    """Say whether a body that begins with `head` is an event stream; None: too early to tell.
+
+    For responses that do not say what they are. `last`: no more will come.
+    """
+    head = head.removeprefix(_MARK).lstrip(b"\r\n")
+    if head.startswith(_FIELDS):
+        return True
+    return None if len(head) < _LONGEST_FIELD and not last else False
 
 
 class StreamReader:
@@ -21,6 +36,11 @@ class StreamReader:
         self._assembler = dialect.assembler()
         self._state = StreamState.OPEN
         self._data_since: float | None = None
+
+    @property
+    def content_complete(self) -> bool:
+        """Whether all content has come, though the terminal event may not have."""
+        return self._assembler.content_complete
 
     def feed(self, chunk: bytes, now: float) -> StreamState:
         """Take the next bytes, received at `now`. What comes after the end is not taken."""

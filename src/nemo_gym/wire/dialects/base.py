@@ -135,6 +135,11 @@ class Assembler(ABC):
     def _ends(self, event: dict[str, object], kind: str) -> bool:
         """Say whether this event ends the stream."""
 
+    @property
+    @abstractmethod
+    def content_complete(self) -> bool:
+        """Whether all content has come, as far as events tell, short of the terminal one."""
+
     @abstractmethod
     def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
         """Return the object built so far, and notes on it."""

@@ -148,6 +148,12 @@ class ChatAssembler(Assembler):
     def _ends(self, event: dict[str, object], kind: str) -> bool:
         return bool(event.get("error")) or "error" in {kind, str(event.get("object"))}
 
+    @property
+    def content_complete(self) -> bool:
+        """Whether every choice has its finish reason."""
+        choices = self._choices.values()
+        return bool(choices) and all("finish_reason" in choice.other for choice in choices)
+
     def _done(self) -> None:
         self._end("[DONE]")
 

@@ -159,6 +159,10 @@ class MessagesAssembler(Assembler):
             self._restarts += 1
             self._blocks, self._at = [], {}
         self._message = message if is_object(message) else {}
+        content = self._message.get("content")
+        for index, fields in enumerate(content if is_array(content) else ()):
+            self._start_block(index, fields)
+            self._block(index).stopped = True
 
     def _start_block(self, index: object, fields: object) -> None:
         block = _Block(dict(fields) if is_object(fields) else {})
@@ -185,6 +189,11 @@ class MessagesAssembler(Assembler):
             elif key not in {"type", "delta", "usage"} and value is not None:
                 message[key] = value
         self._message = message
+
+    @property
+    def content_complete(self) -> bool:
+        """Whether the reason to stop has come."""
+        return bool((self._message or {}).get("stop_reason"))
 
     def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
         if self._message is None and not self._blocks:

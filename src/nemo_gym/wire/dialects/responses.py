@@ -94,6 +94,11 @@ class ResponsesAssembler(Assembler):
         last = max(self._items, default=-1)
         return last if fills and last >= 0 and not self._items[last].done else last + 1
 
+    @property
+    def content_complete(self) -> bool:
+        """Whether every item that was announced is done."""
+        return bool(self._items) and all(item.done for item in self._items.values())
+
     def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
         items = [self._items[place] for place in sorted(self._items)]
         unfinished = sum(not item.done for item in items)

@@ -14,7 +14,17 @@ __all__ = ["ToolCalls"]
 class _Call:
     """One call under way."""
 
-    __slots__ = ("arguments", "arguments_key", "body", "id", "index", "name", "other", "type")
+    __slots__ = (
+        "argued",
+        "arguments",
+        "arguments_key",
+        "body",
+        "id",
+        "index",
+        "name",
+        "other",
+        "type",
+    )
 
     def __init__(self, index: object) -> None:
         self.index = index
@@ -24,6 +34,7 @@ class _Call:
         self.body = "function"
         self.arguments_key = "arguments"
         self.arguments = TextPieces()
+        self.argued = False
         self.other: dict[str, object] = {}
 
     def whole(self) -> bool:
@@ -107,6 +118,7 @@ def _add_body(call: _Call, body: dict[str, object]) -> None:
         elif key in {"arguments", "input"}:
             call.arguments_key = key
             if value is not None:
+                call.argued = True
                 call.arguments.add(value if isinstance(value, str) else dumps(value).decode())
         else:
             merge_object(call.other, {key: value})
@@ -116,5 +128,6 @@ def _result(call: _Call) -> dict[str, object]:
     fields: dict[str, object] = {} if call.index is None else {"index": call.index}
     fields["id"] = call.id
     fields["type"] = call.type or call.body
-    fields[call.body] = {"name": call.name, call.arguments_key: call.arguments.text}
+    arguments = call.arguments.text if call.argued else None
+    fields[call.body] = {"name": call.name, call.arguments_key: arguments}
     return fields | call.other

@@ -1,0 +1,79 @@
+"""Bytes of one body as they cross the boundary in, what is kept of them out. Pure.
+
+Kept is the body with its content encoding undone, up to a limit. Where the bytes are not what the
+encoding says, they are kept as they came.
+"""
+
+from dataclasses import dataclass
+
+from nemo_gym.wire.encoding import ContentDecoder, UndecodableBody
+
+__all__ = ["BodyTap", "TappedBody"]
+
+
+@dataclass(frozen=True, slots=True)
+class TappedBody:
+    """One body."""
+
+    data: bytes
+    """Content encoding undone; what could be undone where it could not be to the end."""
+    truncated_at: int | None = None
+    """The limit, in bytes, where the body was longer; None when it is whole."""
+    undecodable: bytes | None = None
+    """The bytes as they came, where they are not in the encoding that the headers name."""
+
+
+class BodyTap:
+    """Collects one body. `limit`: most bytes kept, after decompression."""
+
+    __slots__ = ("_data", "_decoder", "_encoded", "_limit", "_truncated", "_undecodable")
+
+    def __init__(self, encodings: list[str], limit: int) -> None:
+        self._data = bytearray()
+        self._limit = limit
+        self._truncated = False
+        self._decoder: ContentDecoder | None = None
+        self._undecodable = False
+        self._encoded: bytearray | None = bytearray() if encodings else None
+        if encodings:
+            try:
+                self._decoder = ContentDecoder(encodings, limit)
+            except UndecodableBody:
+                self._undecodable = True
+
+    @property
+    def so_far(self) -> bytes:
+        """What is kept until now."""
+        return bytes(self._data)
+
+    def add(self, chunk: bytes) -> bytes:
+        """Take the next bytes; return what they add to the body, its encoding undone."""
+        if self._encoded is not None:
+            chunk = self._decoded(self._encoded, chunk)
+        room = self._limit - len(self._data)
+        if len(chunk) > room:
+            self._truncated = True
+            self._data += chunk[:room]
+        else:
+            self._data += chunk
+        return chunk
+
+    def _decoded(self, encoded: bytearray, chunk: bytes) -> bytes:
+        encoded += chunk[: self._limit - len(encoded)]
+        if self._decoder is None or self._undecodable:
+            return b""
+        try:
+            chunk = self._decoder.decode(chunk)
+        except UndecodableBody:
+            self._undecodable = True
+            return b""
+        self._truncated |= self._decoder.full
+        return chunk
+
+    def result(self) -> TappedBody:
+        """Return the body as far as it came."""
+        return TappedBody(
+            bytes(self._data),
+            self._limit if self._truncated else None,
+            bytes(self._encoded) if self._undecodable and self._encoded is not None else None,
+        )

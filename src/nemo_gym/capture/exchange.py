@@ -1,0 +1,164 @@
+"""One tapped call in, one stored line out. Pure: ids are handed in, nothing is written.
+
+::
+
+    stored = exchange_line(
+        tapped, facts, model_call_id=uuid4().hex, model_ref_name="policy_model"
+    )
+    stored.line            # bytes: one JSON object, no line end
+    stored.error_category  # the same word as in the line; None: the call went well
+    stored.usage           # what the provider reported of tokens, as given; None: nothing
+
+The line has the documented keys in the documented order, then those that apply of: `request_raw`,
+`response_raw`, `response_source`, `upstream_attempted`, `upstream_status_code`,
+`local_response_reason`, `client_session_id`, `client_assistant_message_id`, `upstream_attempts`,
+`notes`. Bodies that are JSON objects stand in it as they crossed the boundary.
+"""
+
+from base64 import b64encode
+from typing import NamedTuple
+
+import orjson
+
+from nemo_gym.capture.body import TappedBody
+from nemo_gym.capture.error_category import error_category
+from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
+from nemo_gym.capture.tap import Tapped
+from nemo_gym.wire.embed import EmbeddedBody, embed
+from nemo_gym.wire.json import dumps, is_object
+
+__all__ = ["ExchangeLine", "exchange_line"]
+
+
+class ExchangeLine(NamedTuple):
+    """A line for the store, and what process metrics want of it."""
+
+    line: bytes
+    error_category: str | None
+    usage: dict[str, object] | None
+
+
+class _Stored(NamedTuple):
+    """One body as the line has it."""
+
+    json: bytes
+    """Of `request` or `response`: an object, or null."""
+    raw: str | None
+    """Of `request_raw` or `response_raw`."""
+    body: EmbeddedBody | None
+
+
+def exchange_line(
+    tapped: Tapped, facts: CallFacts | None, *, model_call_id: str, model_ref_name: str
+) -> ExchangeLine:
+    """Return the stored line of one call.
+
+    `facts` is what the forwarder knows; None: there was none. `model_ref_name` is the instance
+    name of the model server.
+    """
+    request, response = _stored(tapped.request), _response(tapped)
+    category = error_category(tapped, facts, response.body)
+    head = {
+        "model_call_id": model_call_id,
+        "dialect": tapped.dialect.name,
+        "model_ref": {"type": "responses_api_models", "name": model_ref_name},
+        "started_at": tapped.started_at,
+        "completed_at": tapped.started_at + tapped.latency_ms / 1000,
+        "latency_ms": round(tapped.latency_ms, 3),
+        "latency_ttft_ms": _rounded(tapped.latency_ttft_ms),
+        "status_code": tapped.status,
+        "error_category": category,
+    }
+    optional: dict[str, object] = {"request_raw": request.raw, "response_raw": response.raw}
+    optional |= _of_facts(facts) if facts is not None else {}
+    optional["client_session_id"] = tapped.client_session_id
+    optional["client_assistant_message_id"] = tapped.client_assistant_message_id
+    optional |= _attempts(facts) if facts is not None else {}
+    optional["notes"] = _notes(tapped, facts) or None
+    present = dumps({key: value for key, value in optional.items() if value is not None})
+    line = b"".join(
+        (
+            orjson.dumps(head)[:-1],
+            b',"request":',
+            request.json,
+            b',"response":',
+            response.json,
+            b"}" if present == b"{}" else b"," + present[1:],
+        )
+    )
+    return ExchangeLine(line, category, _usage(tapped, response.body))
+
+
+def _stored(body: TappedBody) -> _Stored:
+    if body.undecodable is not None:
+        return _Stored(b"null", b64encode(body.undecodable).decode(), None)
+    if not body.data:
+        return _Stored(b"null", None, None)
+    embedded = embed(body.data)
+    if embedded is None:
+        return _Stored(b"null", _text(body.data), None)
+    return _Stored(embedded.json, None if embedded.exact else _text(body.data), embedded)
+
+
+def _response(tapped: Tapped) -> _Stored:
+    if tapped.stream is None:
+        return _stored(tapped.response)
+    body = tapped.response
+    raw = _text(body.data) if body.undecodable is None else b64encode(body.undecodable).decode()
+    return _Stored(dumps(tapped.stream.response), raw, None)
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _of_facts(facts: CallFacts) -> dict[str, object]:
+    statuses = [a.status for a in facts.attempts if a.status is not None]
+    return {
+        "response_source": facts.source,
+        "upstream_attempted": bool(facts.attempts),
+        "upstream_status_code": statuses[-1] if statuses else None,
+        "local_response_reason": facts.local_reason,
+    }
+
+
+def _attempts(facts: CallFacts) -> dict[str, object]:
+    if len(facts.attempts) < 2:
+        return {}
+    return {"upstream_attempts": [_attempt(attempt) for attempt in facts.attempts]}
+
+
+def _attempt(attempt: UpstreamAttempt) -> dict[str, object]:
+    result: dict[str, object] = (
+        {"error": attempt.error} if attempt.status is None else {"status": attempt.status}
+    )
+    return {**result, "started_at": attempt.started_at, "ms": _rounded(attempt.ms)}
+
+
+def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
+    notes: dict[str, object] = dict(facts.notes) if facts is not None else {}
+    if tapped.stream is not None:
+        notes |= tapped.stream.notes
+    if tapped.phase is not None:
+        notes["phase"] = tapped.phase.value
+    bodies = {"request": tapped.request, "response": tapped.response}
+    truncated = {name: body for name, body in bodies.items() if body.truncated_at is not None}
+    if truncated:
+        notes["truncated_at"] = next(iter(truncated.values())).truncated_at
+        notes["truncated_bodies"] = list(truncated)
+    undecodable = [name for name, body in bodies.items() if body.undecodable is not None]
+    if undecodable:
+        notes["undecodable_body"] = undecodable
+    return notes
+
+
+def _usage(tapped: Tapped, body: EmbeddedBody | None) -> dict[str, object] | None:
+    if tapped.stream is not None:
+        usage = (tapped.stream.response or {}).get("usage")
+    else:
+        usage = body.usage if body is not None else None
+    return usage if is_object(usage) else None
+
+
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 3)

@@ -1,0 +1,245 @@
+"""The facts of one model call as they pass, in; when to hold a message, and the whole call, out.
+
+Pure: bytes, headers and times are handed in, nothing is sent, nothing is awaited. The shell calls,
+in the order in which things happen::
+
+    tap = ExchangeTap(Request(dialect, method, headers), started_at=wall_clock(), now=clock())
+    tap.request_body(chunk)                               # each body message that the app receives
+    verdict = tap.response_start(status, headers, now)    # each message that the app sends, before
+    verdict = tap.response_body(body, more_body, now)     #   it goes on to the client
+    tap.client_gone(now)                                  # `http.disconnect`
+    tapped = tap.finish(now, raised=False)                # once: at COMMIT, else when the app ends
+
+and does with each message what the verdict says:
+
+``SEND``
+    Send it, after everything that is held.
+``HOLD``
+    Keep it: a client could finish on it, but what belongs to the row is still coming. Held
+    messages are released by the next ``SEND`` or after the next ``COMMIT``; a shell may also give
+    up waiting and call `finish`.
+``COMMIT``
+    Keep it; call `finish`, hand the row over, wait until it is durable or has failed, then send
+    everything that is held. Every later message is ``SEND`` and not recorded.
+
+`now` is monotonic seconds, `started_at` UTC Unix seconds. What is kept of a stream is its text and
+the assembled object.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nemo_gym.capture.body import BodyTap, TappedBody
+from nemo_gym.capture.client_ids import client_assistant_message_id, client_session_id
+from nemo_gym.wire.dialects import Dialect
+from nemo_gym.wire.dialects.base import Assembled, StreamState
+from nemo_gym.wire.encoding import parse_encodings
+from nemo_gym.wire.stream import StreamReader, looks_like_events
+
+__all__ = ["DEFAULT_BODY_LIMIT", "ExchangeTap", "Headers", "Phase", "Request", "Tapped", "Verdict"]
+
+DEFAULT_BODY_LIMIT = 256 * 1024 * 1024
+"""Most bytes of one body that are kept, after decompression."""
+
+Headers = list[tuple[bytes, bytes]]
+"""Names in lower case."""
+
+_NO_BODY = frozenset({204, 304})
+_NOTHING = TappedBody(b"")
+
+
+class Verdict(Enum):
+    """What to do with a message before it goes on to the client."""
+
+    SEND = "send"
+    HOLD = "hold"
+    COMMIT = "commit"
+
+
+class Phase(Enum):
+    """How far the response was when the client went away."""
+
+    BEFORE_HEADERS = "before_headers"
+    BEFORE_DATA = "before_first_data"
+    MID_STREAM = "mid_stream"
+    BEFORE_TERMINAL = "before_terminal"
+    """All content had come, the terminal event had not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of a call before its body."""
+
+    dialect: Dialect
+    method: str
+    headers: Headers = field(default_factory=list[tuple[bytes, bytes]])
+
+
+@dataclass(frozen=True, slots=True)
+class Tapped:
+    """One call as it crossed the boundary."""
+
+    dialect: Dialect
+    started_at: float
+    """UTC Unix seconds at which the request was received."""
+    latency_ms: float
+    """From receipt of the request to the end of the response, in ms."""
+    latency_ttft_ms: float | None
+    """From receipt of the request to the first body bytes that carry data; None: none came."""
+    status: int | None
+    """None when no response began."""
+    request: TappedBody
+    response: TappedBody
+    stream: Assembled | None
+    """What an event stream amounts to; None when the response was none."""
+    bodiless: bool
+    """Whether the response has no body by the rules of HTTP."""
+    phase: Phase | None
+    """Set when the client went away before the call was over."""
+    raised: bool
+    """Whether the application ended with an exception."""
+    client_session_id: str | None
+    client_assistant_message_id: str | None
+
+
+class ExchangeTap:
+    """Watches one call. `body_limit`: most bytes kept of each body, after decompression."""
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        started_at: float,
+        now: float,
+        body_limit: int = DEFAULT_BODY_LIMIT,
+    ) -> None:
+        self._call = request
+        self._started_at = started_at
+        self._began = now
+        self._limit = body_limit
+        self._request = BodyTap(_encodings(request.headers), body_limit)
+        self._response: BodyTap | None = None
+        self._status: int | None = None
+        self._declared: int | None = None
+        self._sent = 0
+        self._bodiless = False
+        self._is_stream: bool | None = False
+        self._reader: StreamReader | None = None
+        self._first_data_at: float | None = None
+        self._phase: Phase | None = None
+        self.committed = False
+        """Whether the row has all it will have; later messages are not recorded."""
+
+    def request_body(self, chunk: bytes) -> None:
+        """Take body bytes of the request."""
+        if not self.committed:
+            self._request.add(chunk)
+
+    def response_start(self, status: int, headers: Headers, now: float) -> Verdict:
+        """Take the head of the response."""
+        if self.committed:
+            return Verdict.SEND
+        self._status = status
+        self._declared = _content_length(headers)
+        self._response = BodyTap(_encodings(headers), self._limit)
+        self._is_stream = _is_event_stream(headers)
+        self._bodiless = (
+            self._call.method == "HEAD" or status < 200 or status in _NO_BODY or self._declared == 0
+        )
+        return self._commit() if self._bodiless else Verdict.SEND
+
+    def response_body(self, body: bytes, more_body: bool, now: float) -> Verdict:
+        """Take a body message of the response, as the application sends it."""
+        if self.committed or self._response is None:
+            return Verdict.SEND
+        self._sent += len(body)
+        made = self._response.add(body)
+        state = self._read(made, now, last=not more_body)
+        if not more_body or (self._declared is not None and self._sent >= self._declared):
+            return self._commit()
+        if state is StreamState.ENDED:
+            return self._commit()
+        return Verdict.HOLD if state is StreamState.ENDING else Verdict.SEND
+
+    def client_gone(self, now: float) -> None:
+        """Say that the client went away. Without effect once the row has all it will have."""
+        if not self.committed and self._phase is None:
+            self._phase = self._current_phase()
+
+    def finish(self, now: float, *, raised: bool = False) -> Tapped:
+        """Return the call. `raised`: the application ended with an exception."""
+        complete = self.committed
+        self.committed = True
+        stream = self._reader.finish() if self._reader is not None else None
+        if self._reader is not None:
+            self._first_data_at = self._reader.first_data_at
+        headers = self._call.headers
+        return Tapped(
+            dialect=self._call.dialect,
+            started_at=self._started_at,
+            latency_ms=(now - self._began) * 1000,
+            latency_ttft_ms=self._ttft_ms(),
+            status=self._status,
+            request=self._request.result(),
+            response=self._response.result() if self._response is not None else _NOTHING,
+            stream=stream,
+            bodiless=self._bodiless,
+            phase=None if complete else self._phase,
+            raised=raised and not complete,
+            client_session_id=client_session_id(headers),
+            client_assistant_message_id=client_assistant_message_id(headers),
+        )
+
+    def _commit(self) -> Verdict:
+        self.committed = True
+        return Verdict.COMMIT
+
+    def _read(self, made: bytes, now: float, *, last: bool) -> StreamState:
+        """Read what a body message adds: as events where the response is a stream of them."""
+        if self._reader is not None:
+            return self._reader.feed(made, now)
+        if self._is_stream is None and self._response is not None:
+            # Nobody said what it is: the first bytes tell, once there are enough of them.
+            made = self._response.so_far
+            self._is_stream = looks_like_events(made, last=last)
+        if self._is_stream:
+            self._reader = StreamReader(self._call.dialect)
+            return self._reader.feed(made, now)
+        if self._first_data_at is None and made.strip():
+            self._first_data_at = now
+        return StreamState.OPEN
+
+    def _current_phase(self) -> Phase:
+        if self._status is None:
+            return Phase.BEFORE_HEADERS
+        if self._reader is None:
+            return Phase.MID_STREAM if self._first_data_at is not None else Phase.BEFORE_DATA
+        if self._reader.first_data_at is None:
+            return Phase.BEFORE_DATA
+        return Phase.BEFORE_TERMINAL if self._reader.content_complete else Phase.MID_STREAM
+
+    def _ttft_ms(self) -> float | None:
+        first = self._first_data_at
+        return None if first is None else (first - self._began) * 1000
+
+
+def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    return [value for key, value in headers if key.lower() == name]
+
+
+def _encodings(headers: Headers) -> list[str]:
+    return parse_encodings(_values(headers, b"content-encoding"))
+
+
+def _content_length(headers: Headers) -> int | None:
+    values = _values(headers, b"content-length")
+    return int(values[0]) if values and values[0].strip().isdigit() else None
+
+
+def _is_event_stream(headers: Headers) -> bool | None:
+    """Say whether the headers announce events; None when they leave it open."""
+    media = b"".join(_values(headers, b"content-type")[:1]).partition(b";")[0].strip().lower()
+    if media == b"text/event-stream":
+        return True
+    return False if media.endswith(b"json") else None

@@ -1,0 +1,145 @@
+"""Content-encoded bytes in, plain bytes out, as they come. Never more than asked for.
+
+A few kilobytes can hold gigabytes, so a decoder stops at its limit: what was made up to there is
+kept, the rest is not looked at. Bytes that are not what their encoding says raise
+`UndecodableBody`; what was made before stands.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Protocol, cast
+
+import brotli
+import zstandard
+
+__all__ = ["ContentDecoder", "UndecodableBody", "parse_encodings"]
+
+# One slice of zstd input makes at most some 32 MB of output.
+_SLICE = 1024
+
+
+class UndecodableBody(ValueError):
+    """The body is not in the encoding that its headers name."""
+
+
+class _Stage(Protocol):
+    def decode(self, chunk: bytes, room: int) -> bytes:
+        """Return what `chunk` adds; about `room` bytes at most."""
+        ...
+
+
+class _Zlib:
+    """gzip (also several members after one another), and deflate with or without its frame."""
+
+    def __init__(self, wbits: int | None) -> None:
+        """Take the window bits of zlib; None finds out whether a frame is there."""
+        self._wbits = wbits
+        self._head = b""
+        self._inflate = zlib.decompressobj(wbits or zlib.MAX_WBITS)
+
+    def decode(self, chunk: bytes, room: int) -> bytes:
+        if self._wbits is None:
+            chunk = self._head + chunk
+            if len(chunk) < 2:
+                self._head = chunk
+                return b""
+            self._wbits = zlib.MAX_WBITS if _is_zlib_frame(chunk) else -zlib.MAX_WBITS
+            self._inflate = zlib.decompressobj(self._wbits)
+        out: list[bytes] = []
+        while chunk and room > 0:
+            out.append(self._inflate.decompress(chunk, room))
+            room -= len(out[-1])
+            # What lies behind a whole member is the next one; padding of zeros is nothing.
+            rest: bytes = self._inflate.unconsumed_tail or self._inflate.unused_data
+            chunk = rest.lstrip(b"\0") if self._inflate.eof else rest
+            if self._inflate.eof:
+                self._inflate = zlib.decompressobj(self._wbits)
+        return b"".join(out)
+
+
+def _is_zlib_frame(data: bytes) -> bool:
+    """Say whether `data` opens as RFC 1950 has it; some servers send bare deflate (RFC 1951)."""
+    return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0
+
+
+class _BrotliDecompressor(Protocol):
+    """The part of `brotli.Decompressor` that is used; the library ships no types."""
+
+    def process(self, data: bytes, /, *, output_buffer_limit: int) -> bytes: ...
+
+    def can_accept_more_data(self) -> bool: ...
+
+
+_new_brotli = cast("Callable[[], _BrotliDecompressor]", vars(brotli)["Decompressor"])
+_BrotliError = cast("type[Exception]", vars(brotli)["error"])
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._inner = _new_brotli()
+
+    def decode(self, chunk: bytes, room: int) -> bytes:
+        limit = min(room, 1 << 20)
+        out: list[bytes] = [self._inner.process(chunk, output_buffer_limit=limit)]
+        room -= len(out[0])
+        while room > 0 and not self._inner.can_accept_more_data():
+            out.append(self._inner.process(b"", output_buffer_limit=limit))
+            room -= len(out[-1])
+        return b"".join(out)
+
+
+class _Zstd:
+    def __init__(self) -> None:
+        self._inner = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+
+    def decode(self, chunk: bytes, room: int) -> bytes:
+        out: list[bytes] = []
+        for start in range(0, len(chunk), _SLICE):
+            if room <= 0:
+                break
+            out.append(self._inner.decompress(chunk[start : start + _SLICE]))
+            room -= len(out[-1])
+        return b"".join(out)
+
+
+_STAGES: dict[str, Callable[[], _Stage]] = {
+    "gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "x-gzip": lambda: _Zlib(zlib.MAX_WBITS | 16),
+    "deflate": lambda: _Zlib(None),
+    "br": _Brotli,
+    "zstd": _Zstd,
+}
+
+
+def parse_encodings(values: Iterable[bytes]) -> list[str]:
+    """Return the encodings of `content-encoding` header values, in order of application."""
+    names = b",".join(values).decode("latin-1").lower().split(",")
+    return [name for name in (n.strip() for n in names) if name not in {"", "identity"}]
+
+
+class ContentDecoder:
+    """Undoes the encodings of one body; `limit` bounds what it makes in all, in bytes."""
+
+    def __init__(self, encodings: list[str], limit: int) -> None:
+        """Raise `UndecodableBody` for an encoding that nobody here knows."""
+        unknown = [name for name in encodings if name not in _STAGES]
+        if unknown:
+            raise UndecodableBody(f"unknown content-encoding {', '.join(unknown)}")
+        self._stages = [_STAGES[name]() for name in reversed(encodings)]
+        self._room = limit
+
+    @property
+    def full(self) -> bool:
+        """Whether the limit is reached: nothing more is made."""
+        return self._room <= 0
+
+    def decode(self, chunk: bytes) -> bytes:
+        """Return what `chunk` adds; raises `UndecodableBody`."""
+        try:
+            for stage in self._stages:
+                chunk = stage.decode(chunk, self._room + 1) if chunk else b""
+        except (zlib.error, _BrotliError, zstandard.ZstdError) as error:
+            raise UndecodableBody(str(error)) from error
+        made = chunk[: max(self._room, 0)]
+        self._room -= len(chunk)
+        return made
