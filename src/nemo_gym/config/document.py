@@ -34,6 +34,7 @@ _FLOAT = re.compile(
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
+_NESTED_TAGS = {f"{_TAG}map", f"{_TAG}seq"}
 
 
 class _Loader(_BaseLoader):
@@ -120,7 +121,7 @@ def _parse(text: str, name: str, lines: dict[KeyPath, int]) -> object:
         node = loader.get_single_node()
         return None if node is None else _Builder(loader, name, lines).build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise _malformed(error, name) from None
+        raise _malformed(error, name, text) from None
     except yaml.YAMLError as error:
         raise ConfigMistake(
             f"{name} holds a character that YAML does not allow: {str(error).splitlines()[0]}",
@@ -132,12 +133,13 @@ def _parse(text: str, name: str, lines: dict[KeyPath, int]) -> object:
             loader.dispose()
 
 
-def _malformed(error: yaml.MarkedYAMLError, name: str) -> ConfigMistake:
+def _malformed(error: yaml.MarkedYAMLError, name: str, text: str) -> ConfigMistake:
     mark = error.problem_mark or error.context_mark
     where = name if mark is None else f"{name}:{mark.line + 1}, column {mark.column + 1}"
     problem = error.problem or error.context or "it cannot be parsed"
     mend = "check indentation, colons and quotes there; quote a value that holds ': ' or '#'"
-    if "\\t" in problem or "'\t'" in problem:
+    lines = text.splitlines()
+    if mark is not None and mark.line < len(lines) and lines[mark.line][mark.column :][:1] == "\t":
         mend = "indent with spaces, not tabs"
     return ConfigMistake(f"{name} is not valid YAML: {problem}", where=where, mend=mend)
 
@@ -154,6 +156,8 @@ class _Builder:
     def build(self, node: yaml.Node, path: KeyPath) -> object:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
+        if node.tag not in _NESTED_TAGS:
+            raise self._mistake(f"a value of type {node.tag!r}", node, "leave the tag out")
         if id(node) in self._open:
             raise self._mistake("an alias that contains itself", node, "write the value out")
         self._open.add(id(node))

@@ -217,7 +217,7 @@ class _Load:
         elif isinstance(value, list):
             for index, below in enumerate(value):
                 self._check_missing(below, (*path, str(index)))
-        elif value == MISSING:
+        elif value == MISSING == self.layers.get(path)[1]:  # not where a reference repeats it
             self.problems.add(
                 f"{dotted(path)} has no value yet",
                 where=f"{self.layers.origin(path)} ({dotted(path)})",

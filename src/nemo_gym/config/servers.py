@@ -151,10 +151,12 @@ def bind_references(servers: Sequence[ServerInstance]) -> frozenset[KeyPath]:
 
 def check_references(servers: Sequence[ServerInstance], layers: Layers, problems: Problems) -> None:
     """Note every reference to a server that the run does not have."""
+    kinds = {server.name: server.kind for server in servers}
+    broken = {name for name, value in layers.tree.items() if is_server(value)} - kinds.keys()
     for reference in _references(servers):
-        if reference.name == MISSING:
+        # One that is open, or whose server is wrong in itself, has been noted already.
+        if reference.name == MISSING or reference.name in broken:
             continue
-        kinds = {server.name: server.kind for server in servers}
         if kinds.get(str(reference.name)) == reference.kind:
             continue
         noun, option = _SHORT[reference.kind]
