@@ -175,15 +175,17 @@ def _aliases(value: ast.expr | None) -> Iterator[str]:
 
 
 def _allows_extra(node: ast.AST) -> bool:
-    """Return whether a node says `extra="allow"`, as a keyword or in a dict."""
-    if isinstance(node, ast.keyword):
-        return node.arg == "extra" and _is_allow(node.value)
-    if isinstance(node, ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        return any(
-            isinstance(k, ast.Constant) and k.value == "extra" and _is_allow(v) for k, v in pairs
-        )
-    return False
+    """Return whether a node says `extra="allow"`: a keyword, an entry of a dict, an assignment."""
+    match node:
+        case ast.keyword(arg="extra", value=value):
+            return _is_allow(value)
+        case ast.Assign(targets=[ast.Name(id="extra")], value=value):
+            return _is_allow(value)
+        case ast.Dict(keys=keys, values=values):
+            names = (isinstance(key, ast.Constant) and key.value == "extra" for key in keys)
+            return any(n and _is_allow(v) for n, v in zip(names, values, strict=True))
+        case _:
+            return False
 
 
 def _is_allow(node: ast.expr) -> bool:

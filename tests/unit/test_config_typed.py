@@ -1,0 +1,85 @@
+"""Lenient where YAML and the environment are, strict where a slip would pass unseen."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import pytest
+
+from nemo_gym.config.check_root import known_root_keys
+from nemo_gym.config.schema import RootSettings, root_settings
+from nemo_gym.config.typed import WrongType, coerce, describe
+
+GOOD = [
+    (True, bool, True),
+    ("TRUE", bool, True),
+    ("false", bool, False),
+    (3, int, 3),
+    ("8000", int, 8000),
+    (3.0, int, 3),
+    (3, float, 3.0),
+    ("1e3", float, 1000.0),
+    ("text", str, "text"),
+    (None, str | None, None),
+    ("x", str | list[str], "x"),
+    (["x"], str | list[str], ["x"]),
+    ("grpc", Literal["http", "grpc"], "grpc"),
+    ({"a": 1}, Mapping, {"a": 1}),
+    ([1], tuple, [1]),
+    (object, object, object),
+]
+BAD = [
+    (1, bool, "true or false"),
+    ("yes", bool, "true or false"),
+    (True, int, "a whole number"),
+    (1.5, int, "a whole number"),
+    ("x", int, "a whole number"),
+    (True, float, "a number"),
+    ("x", float, "a number"),
+    (1, str, "text"),
+    (None, str, "text"),
+    (1, str | None, "text or null"),
+    ("smtp", Literal["http", "grpc"], "one of 'http', 'grpc'"),
+    ("x", list, "a list"),
+    ([], dict, "a section of keys"),
+]
+
+
+@pytest.mark.parametrize(("value", "expected", "result"), GOOD)
+def test_a_fitting_value_becomes_its_type(value: object, expected: object, result: object) -> None:
+    found = coerce(value, expected)
+
+    assert found == result
+    assert type(found) is type(result)
+
+
+@pytest.mark.parametrize(("value", "expected", "words"), BAD)
+def test_a_value_that_does_not_fit_says_what_would(
+    value: object, expected: object, words: str
+) -> None:
+    with pytest.raises(WrongType, match=words.replace("|", r"\|")):
+        coerce(value, expected)
+    assert describe(expected) == words
+
+
+def test_settings_that_nobody_gave_have_their_defaults() -> None:
+    assert root_settings({}) == RootSettings()
+    assert root_settings({"telemetry": None, "a_server": {}}) == RootSettings()
+
+
+def test_every_setting_of_the_contract_is_known() -> None:
+    assert {
+        "observability_enabled",
+        "model_call_capture_dir",
+        "head_server.host",
+        "head_server.port",
+        "telemetry.metrics.enabled",
+        "telemetry.event_loop_task_count",
+        "responses_create_params",
+        "policy_base_url",
+        "policy_api_key",
+        "policy_model_name",
+    } <= known_root_keys()
+
+
+def test_no_repr_of_the_settings_shows_the_key() -> None:
+    assert "sk-planted" not in repr(root_settings({"policy_api_key": "sk-planted"}))
