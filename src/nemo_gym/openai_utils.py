@@ -6,6 +6,7 @@ from nemo_gym.servers.openai_chat import (
     NeMoGymChatCompletionMessage,
     NeMoGymChoice,
 )
+from nemo_gym.servers.openai_client import NeMoGymAsyncOpenAI
 from nemo_gym.servers.openai_responses import (
     NeMoGymEasyInputMessage,
     NeMoGymFunctionCallOutput,
@@ -28,6 +29,7 @@ from nemo_gym.servers.openai_responses import (
 from nemo_gym.servers.openai_usage import accumulate_response_usage
 
 __all__ = [
+    "NeMoGymAsyncOpenAI",
     "NeMoGymChatCompletion",
     "NeMoGymChatCompletionCreateParamsNonStreaming",
     "NeMoGymChatCompletionMessage",

@@ -5,9 +5,9 @@ from nemo_gym.servers.instance import (
     BaseRunServerInstanceConfig,
     BaseServer,
     BaseServerConfig,
-    SimpleServer,
 )
 from nemo_gym.servers.session import SESSION_ID_KEY
+from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.transport.server_client import (
     ServerClient,
     get_response_json,

@@ -1,19 +1,20 @@
 """The base of an agent server: the harness that runs one rollout, and its correlation methods."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fastapi import FastAPI, Request
 from starlette.types import ASGIApp
 
+from nemo_gym.errors import ConnectFailed
 from nemo_gym.ids import ROLLOUT_PATH_PREFIX, RolloutId, join_prefix, parse_rollout_id
 from nemo_gym.records.refs import ServerKind
+from nemo_gym.servers.addresses import origin_here
 from nemo_gym.servers.answers import redactor_of
 from nemo_gym.servers.context import RolloutContext
 from nemo_gym.servers.correlation import prefixed_base_url, rollout_of_body, rollout_of_request
 from nemo_gym.servers.failures import classify, failure_body
-from nemo_gym.servers.instance import BaseRunServerInstanceConfig, SimpleServer
+from nemo_gym.servers.instance import BaseRunServerInstanceConfig
 from nemo_gym.servers.metrics import agent_metrics, by_task, default_key_metrics, group_metrics
 from nemo_gym.servers.openai_responses import NeMoGymResponse
 from nemo_gym.servers.run_types import (
@@ -22,6 +23,7 @@ from nemo_gym.servers.run_types import (
     BaseVerifyResponse,
 )
 from nemo_gym.servers.session import with_session
+from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.servers.stack import new_app
 
 __all__ = ["BaseResponsesAPIAgentConfig", "SimpleResponsesAPIAgent"]
@@ -107,13 +109,15 @@ class SimpleResponsesAPIAgent(SimpleServer):
     def resolve_model_base_url(self, model_server_name: str, rollout_id: str | None = None) -> str:
         """Return the base URL of a model server, under the prefix of a rollout; ends in `/v1`."""
         known = None if rollout_id is None else parse_rollout_id(rollout_id)
-        origin = self.server_client.base_url(model_server_name)
+        instance = self.server_client.directory.pick(model_server_name, known)
+        origin = instance.origin or origin_here(model_server_name)
+        if origin is None:
+            raise ConnectFailed(f"{model_server_name} is in this process but listens nowhere")
         return prefixed_base_url(f"{origin}/v1", self._captured(known))
 
     def _captured(self, rollout_id: RolloutId | None) -> RolloutId | None:
         """Return the id where capture is on: without it nothing needs a prefix."""
-        settings = self.server_client.global_config_dict
-        on = isinstance(settings, Mapping) and settings.get("observability_enabled") is True
+        on = self.server_client.global_config_dict.get("observability_enabled") is True
         return rollout_id if on else None
 
     def _layers(self, app: ASGIApp) -> ASGIApp:

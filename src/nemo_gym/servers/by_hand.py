@@ -20,7 +20,7 @@ from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.config.secrets import RedactingFilter, Redactor
 from nemo_gym.config.servers import is_server
 from nemo_gym.errors import ConfigMistake, TransportError, UserMistake
-from nemo_gym.servers.instance import SimpleServer
+from nemo_gym.servers.instance import BaseServer
 from nemo_gym.servers.load import build_server_of
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.transport.directory import Directory
@@ -33,7 +33,7 @@ _HEAD_PORT = 11000
 _GRACE_S = 1.0
 
 
-def run_by_hand(server_class: type[SimpleServer], arguments: Sequence[str] | None = None) -> None:
+def run_by_hand(server_class: type[BaseServer], arguments: Sequence[str] | None = None) -> None:
     """Serve `server_class` until SIGINT or SIGTERM; a mistake of the user ends with status 2."""
     try:
         asked = _asked(server_class, arguments)
@@ -46,7 +46,7 @@ def run_by_hand(server_class: type[SimpleServer], arguments: Sequence[str] | Non
 
 
 async def _serve(
-    server_class: type[SimpleServer], instance: ServerInstance, config: RunConfig
+    server_class: type[BaseServer], instance: ServerInstance, config: RunConfig
 ) -> None:
     handler = logging.StreamHandler()
     handler.addFilter(RedactingFilter(Redactor(config.secrets)))
@@ -72,7 +72,7 @@ async def _serve(
     await client.aclose()
 
 
-def _asked(server_class: type[SimpleServer], arguments: Sequence[str] | None) -> argparse.Namespace:
+def _asked(server_class: type[BaseServer], arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=f"Serve {server_class.__name__} by hand.",
         epilog="Overrides are those of gym: key=value, +key=value, ++key=value, ~key.",
@@ -83,7 +83,7 @@ def _asked(server_class: type[SimpleServer], arguments: Sequence[str] | None) ->
     return parser.parse_args(arguments)
 
 
-def _request(server_class: type[SimpleServer], asked: argparse.Namespace) -> ConfigRequest:
+def _request(server_class: type[BaseServer], asked: argparse.Namespace) -> ConfigRequest:
     folder = Path(inspect.getfile(server_class)).resolve().parent
     own = sorted((folder / "configs").glob("*.yaml"))
     named = [path for path in own if path.stem == folder.name]
@@ -97,7 +97,7 @@ def _request(server_class: type[SimpleServer], asked: argparse.Namespace) -> Con
     )
 
 
-def _others(path: Path, server_class: type[SimpleServer]) -> list[str]:
+def _others(path: Path, server_class: type[BaseServer]) -> list[str]:
     tree = read_document(path, str(path)).tree
     return [
         name
@@ -107,7 +107,7 @@ def _others(path: Path, server_class: type[SimpleServer]) -> list[str]:
 
 
 def _instance(
-    server_class: type[SimpleServer], config: RunConfig, name: str | None
+    server_class: type[BaseServer], config: RunConfig, name: str | None
 ) -> ServerInstance:
     folder = Path(inspect.getfile(server_class)).resolve().parent
     found = [s for s in config.servers if s.folder.resolve() == folder]

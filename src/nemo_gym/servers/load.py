@@ -16,7 +16,7 @@ from nemo_gym.config.problems import Problems
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.import_component import import_component
-from nemo_gym.servers.instance import SimpleServer
+from nemo_gym.servers.instance import BaseServer
 from nemo_gym.transport.server_client import ServerClient
 
 __all__ = ["build_server", "build_server_of", "load_server_class"]
@@ -26,7 +26,7 @@ _HIDDEN = "***"
 
 def build_server(
     instance: ServerInstance, run_config: RunConfig, client: ServerClient
-) -> tuple[SimpleServer, FastAPI]:
+) -> tuple[BaseServer, FastAPI]:
     """Import the component of `instance`, check its settings, and return the server with its app.
 
     Raises `ConfigMistake` for settings that its config class refuses, by key and origin, and for a
@@ -36,18 +36,18 @@ def build_server(
 
 
 def build_server_of(
-    server_class: type[SimpleServer],
+    server_class: type[BaseServer],
     instance: ServerInstance,
     run_config: RunConfig,
     client: ServerClient,
-) -> tuple[SimpleServer, FastAPI]:
+) -> tuple[BaseServer, FastAPI]:
     """Check the settings of `instance`; return a server of the class with its app."""
     config = _checked_config(server_class, instance, run_config)
     server = server_class(config=config, server_client=client)
     return server, server.setup_webserver()
 
 
-def load_server_class(instance: ServerInstance) -> type[SimpleServer]:
+def load_server_class(instance: ServerInstance) -> type[BaseServer]:
     """Import the entrypoint of a component and return the one server class it defines."""
     entrypoint = instance.settings.get("entrypoint") or "app.py"
     path = instance.folder / str(entrypoint)
@@ -68,9 +68,9 @@ def load_server_class(instance: ServerInstance) -> type[SimpleServer]:
     )
 
 
-def _server_classes(module: ModuleType) -> Iterator[type[SimpleServer]]:
+def _server_classes(module: ModuleType) -> Iterator[type[BaseServer]]:
     for value in list(vars(module).values()):
-        is_server = inspect.isclass(value) and issubclass(value, SimpleServer)
+        is_server = inspect.isclass(value) and issubclass(value, BaseServer)
         if is_server and not inspect.isabstract(value):
             yield value
 
@@ -80,13 +80,13 @@ def _unfinished(module: ModuleType) -> str:
     for value in vars(module).values():
         if inspect.isclass(value) and value.__module__ == module.__name__:
             missing = sorted(getattr(value, "__abstractmethods__", ()))
-            if issubclass(value, SimpleServer) and missing:
+            if issubclass(value, BaseServer) and missing:
                 return f": {value.__name__} lacks {', '.join(missing)}"
     return ""
 
 
 def _checked_config(
-    server_class: type[SimpleServer], instance: ServerInstance, run_config: RunConfig
+    server_class: type[BaseServer], instance: ServerInstance, run_config: RunConfig
 ) -> Any:
     config_class = server_class.model_fields["config"].annotation
     if not (inspect.isclass(config_class) and issubclass(config_class, BaseModel)):

@@ -18,11 +18,13 @@ from starlette.types import ASGIApp
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.servers.answers import redactor_of
+from nemo_gym.servers.capturing import close_with, open_capture_store
 from nemo_gym.servers.failures import call_failed_in
-from nemo_gym.servers.instance import BaseRunServerInstanceConfig, SimpleServer
+from nemo_gym.servers.instance import BaseRunServerInstanceConfig
 from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
 from nemo_gym.servers.openai_responses import NeMoGymResponse
 from nemo_gym.servers.raw import RawRoute, raw_route
+from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.servers.stack import JsonRoute, new_app
 from nemo_gym.servers.synthetic_stream import chat_events, responses_events
 from nemo_gym.wire.dialects import RESPONSES, dialect_of_route, error_body
@@ -47,10 +49,20 @@ class ModelServer(SimpleServer):
 
         def answer(path: str, exc: BaseException) -> tuple[int, object]:
             failed = call_failed_in(exc)
+            if failed is not None and _is_object(failed.body):
+                # The provider has said it in the client's dialect; its status and words go on.
+                return failed.status, redactor.redact(failed.body).encode()
             status = 500 if failed is None else failed.status
             return status, _error(path, status, redactor.redact(f"{type(exc).__name__}: {exc}"))
 
-        app = new_app(self.config.name, self._layers, answer)
+        store = open_capture_store(self.server_client.global_config_dict)
+
+        def layers(app: ASGIApp) -> ASGIApp:
+            return model_call_stack(app, store=store, model_ref_name=self.config.name)
+
+        app = new_app(self.config.name, layers, answer)
+        if store is not None:
+            close_with(app, store)
         for route in self.model_routes():
             raw_route(app, route.path, route.app, route.methods)
         return app
@@ -58,9 +70,6 @@ class ModelServer(SimpleServer):
     def model_routes(self) -> Iterable[RawRoute]:
         """Return the raw routes of this server, tried in order and before all others."""
         return ()
-
-    def _layers(self, app: ASGIApp) -> ASGIApp:
-        return model_call_stack(app, store=None, model_ref_name=self.config.name)
 
 
 class SimpleResponsesAPIModel(ModelServer):
@@ -98,6 +107,13 @@ class SimpleResponsesAPIModel(ModelServer):
 def _error(path: str, status: int, message: str) -> bytes:
     """Return an error body in the dialect of the route; on other routes in that of Responses."""
     return error_body(dialect_of_route(path.encode()) or RESPONSES, status, message)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except orjson.JSONDecodeError:
+        return False
 
 
 # Only a body that may ask for a stream is decoded a second time.

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.servers.answers import redactor_of
 from nemo_gym.servers.context import RolloutContext
-from nemo_gym.servers.instance import BaseRunServerInstanceConfig, SimpleServer
+from nemo_gym.servers.instance import BaseRunServerInstanceConfig
 from nemo_gym.servers.metrics import agent_metrics, by_task, default_key_metrics, group_metrics
 from nemo_gym.servers.run_types import (
     AggregateMetrics,
@@ -21,6 +21,7 @@ from nemo_gym.servers.run_types import (
     BaseVerifyResponse,
 )
 from nemo_gym.servers.session import with_session
+from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.servers.stack import new_app
 
 __all__ = ["BaseResourcesServerConfig", "ReverifyMode", "SimpleResourcesServer"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from nemo_gym.errors import ConfigMistake, PortInUse
+from nemo_gym.servers.addresses import forget_origin, note_origin
 from nemo_gym.servers.lifespan import AppLifespan
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class AppServer:
         await server.startup(sockets=[self._sock])
         await server.on_tick(0)
         self._server = server
+        note_origin(self.name, *self._sock.getsockname()[:2])
         self._ticking = asyncio.create_task(_tick(server))
 
     async def stop(self, grace_s: float) -> None:
@@ -88,6 +90,7 @@ class AppServer:
             self._sock.close()
             return
         server, self._server = self._server, None
+        forget_origin(self.name)
         if self._ticking is not None:
             self._ticking.cancel()
         for listener in server.servers:

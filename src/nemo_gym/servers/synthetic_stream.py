@@ -38,6 +38,7 @@ def chat_events(completion: Mapping[str, Any], *, include_usage: bool) -> Iterat
 
 
 _CHUNK_HEAD = ("id", "created", "model", "service_tier", "system_fingerprint")
+_EMPTY: dict[str, Json] = {"message": {"content": []}, "function_call": {"arguments": ""}}
 _TERMINAL = {"failed": "response.failed", "incomplete": "response.incomplete"}
 
 
@@ -70,10 +71,8 @@ def _item(index: int, item: Json) -> Iterator[Json]:
 
 
 def _begun(item: Json) -> Json:
-    empty: Json = {"message": {"content": []}, "function_call": {"arguments": ""}}.get(
-        str(item.get("type")), {}
-    )
-    return {**item, "status": "in_progress", **empty} if empty else item
+    empty = _EMPTY.get(str(item.get("type")))
+    return item if empty is None else {**item, "status": "in_progress", **empty}
 
 
 def _part(at: Json, part: Json) -> Iterator[Json]:

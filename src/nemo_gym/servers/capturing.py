@@ -1,0 +1,53 @@
+"""The capture stores of a process: one per directory, shared by the model servers that write."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.errors import ConfigMistake
+
+__all__ = ["close_with", "open_capture_store"]
+
+_STORES: dict[Path, CaptureStore] = {}
+
+
+def open_capture_store(settings: object) -> CaptureStore | None:
+    """Return the store that the settings of a run ask for, ready to write; None: capture is off.
+
+    Raises `ConfigMistake` when capture is on without an absolute directory that can be written.
+    """
+    if not isinstance(settings, Mapping) or settings.get("observability_enabled") is not True:
+        return None
+    given = settings.get("model_call_capture_dir")
+    if not isinstance(given, str) or not Path(given).is_absolute():
+        raise ConfigMistake(
+            f"capture is on, but model_call_capture_dir is {given!r}",
+            where="model_call_capture_dir",
+            mend="set it to an absolute path that servers and rollout collection share",
+        )
+    store = _STORES.setdefault(Path(given), CaptureStore(given))
+    store.open_for_writing()
+    return store
+
+
+def close_with(app: FastAPI, store: CaptureStore) -> None:
+    """Finish what `store` was given when the lifespan of `app` ends.
+
+    A store that another server of the process still writes to opens itself again.
+    """
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(running: Any) -> AsyncIterator[Any]:
+        async with inner(running) as state:
+            try:
+                yield state
+            finally:
+                await asyncio.to_thread(store.close)
+
+    app.router.lifespan_context = lifespan
