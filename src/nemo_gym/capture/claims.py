@@ -11,6 +11,7 @@ import logging
 import secrets
 import threading
 from collections import Counter
+from functools import lru_cache
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.files.disk import Disk
@@ -165,6 +166,7 @@ def _is_held(layout: Layout, disk: Disk, rollout_id: RolloutId, which: int) -> b
         disk.close(fd)
 
 
+@lru_cache(maxsize=4096)
 def _place(rollout_id: RolloutId) -> tuple[int, int]:
     """Return the shard and the first byte of a rollout; two rollouts meet once in 2**58 pairs."""
     digest = hashlib.blake2b(rollout_id.encode("ascii"), digest_size=8).digest()

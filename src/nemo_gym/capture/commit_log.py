@@ -7,13 +7,14 @@ is how others know whose log may be replayed.
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.capture.log import LogRecord, Segment, new_segment, renew_segment, write_records
+from nemo_gym.capture.log import Segment, new_segment, renew_segment, write_records
 from nemo_gym.capture.rollout_files import sync_files
+from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.forks import OPENING
 
@@ -55,11 +56,14 @@ class CommitLog:
         for folder in (layout.hidden, layout.directory, layout.directory.parent):
             disk.sync_directory(folder)
 
-    def commit(self, rows: Sequence[tuple[Path, LogRecord]]) -> int:
-        """Make rows durable that went to capture files; return the bytes. Raises `OSError`."""
+    def commit(self, rows: Sequence[Row], paths: Iterable[Path]) -> int:
+        """Make rows durable that went to the capture files `paths`; return the bytes.
+
+        Raises `OSError`.
+        """
         segment = self._writable()
-        segment.touched.update(path for path, _ in rows)
-        size = write_records(self._disk, segment, [record for _, record in rows])
+        segment.touched.update(paths)
+        size = write_records(self._disk, segment, rows)
         try:
             self._disk.sync(segment.fd)
         except OSError:

@@ -13,9 +13,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
+from nemo_gym.ids import RolloutId
 
-__all__ = ["LogRecord", "Segment", "new_segment", "read_segment", "renew_segment", "write_records"]
+__all__ = ["Segment", "new_segment", "read_segment", "renew_segment", "write_records"]
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 _MAGIC = b"NGCLOG01"
@@ -23,16 +25,6 @@ _HEAD = struct.Struct("<8sI")
 # length of the payload, checksum of generation and payload, generation
 _RECORD = struct.Struct("<III")
 _IDS = struct.Struct("<BB")
-
-
-@dataclass(frozen=True, slots=True)
-class LogRecord:
-    """One row as the log holds it."""
-
-    rollout_id: str
-    model_call_id: str
-    line: bytes
-    """Without its line end."""
 
 
 @dataclass(slots=True)
@@ -85,7 +77,7 @@ def renew_segment(disk: Disk, segment: Segment, generation: int) -> None:
     segment.touched = set()
 
 
-def write_records(disk: Disk, segment: Segment, records: Sequence[LogRecord]) -> int:
+def write_records(disk: Disk, segment: Segment, records: Sequence[Row]) -> int:
     """Write `records` at the segment's position; return how many bytes that were.
 
     The position stays: it moves once the bytes are synced. Raises `OSError`.
@@ -100,7 +92,7 @@ def write_records(disk: Disk, segment: Segment, records: Sequence[LogRecord]) ->
     return len(data)
 
 
-def read_segment(disk: Disk, path: Path) -> tuple[int, list[LogRecord]]:
+def read_segment(disk: Disk, path: Path) -> tuple[int, list[Row]]:
     """Return a segment's generation and its whole records, in the order they were written."""
     fd = disk.open_read(path)
     try:
@@ -113,14 +105,14 @@ def read_segment(disk: Disk, path: Path) -> tuple[int, list[LogRecord]]:
         disk.close(fd)
 
 
-def _records(disk: Disk, fd: int, generation: int) -> Generator[LogRecord]:
+def _records(disk: Disk, fd: int, generation: int) -> Generator[Row]:
     size, offset = disk.state(fd).size, _HEAD.size
     while (found := _read_record(disk, fd, offset, size, generation)) is not None:
         record, offset = found
         yield record
 
 
-def _encode(record: LogRecord, generation: int) -> tuple[bytes, bytes]:
+def _encode(record: Row, generation: int) -> tuple[bytes, bytes]:
     rollout, call = record.rollout_id.encode("ascii"), record.model_call_id.encode("ascii")
     ids = _IDS.pack(len(rollout), len(call)) + rollout + call
     checksum = zlib.crc32(record.line, zlib.crc32(ids, generation))
@@ -130,7 +122,7 @@ def _encode(record: LogRecord, generation: int) -> tuple[bytes, bytes]:
 
 def _read_record(
     disk: Disk, fd: int, offset: int, size: int, generation: int
-) -> tuple[LogRecord, int] | None:
+) -> tuple[Row, int] | None:
     """Return the record at `offset` and where the next one begins; None when there is none."""
     head = disk.read_at(fd, _RECORD.size, offset)
     if len(head) < _RECORD.size:
@@ -146,4 +138,4 @@ def _read_record(
     split = _IDS.size + rollout_length
     rollout, call = payload[_IDS.size : split], payload[split : split + call_length]
     line = payload[split + call_length :]
-    return LogRecord(rollout.decode("ascii"), call.decode("ascii"), line), start + length
+    return Row(RolloutId(rollout.decode("ascii")), call.decode("ascii"), line), start + length

@@ -1,11 +1,51 @@
-"""The part of a model server's stack that knows rollouts: prefix off, calls captured."""
+"""The part of a model server's stack that knows rollouts: prefix off, calls captured.
 
-from starlette.types import ASGIApp
+ASGI messages pass through unchanged and in order. The one that would let a client finish is held
+until the call's row is durable or has failed; nothing else is held. One row a call, whatever the
+client does. A failure of capture is logged and never reaches the call.
+"""
 
-from nemo_gym.capture.prefix import PrefixMiddleware, RolloutOfScope
-from nemo_gym.capture.row import RowStore
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 
-__all__ = ["model_call_stack"]
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.capture.exchange import exchange_line
+from nemo_gym.capture.facts import CALL_FACTS, CallFacts
+from nemo_gym.capture.prefix import PrefixMiddleware, Refusal, RolloutOfScope, refuse, route
+from nemo_gym.capture.row import Row, RowStore
+from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, ExchangeTap, Request, Verdict
+from nemo_gym.ids import RolloutId, with_current_rollout_id
+from nemo_gym.wire.dialects import Dialect, dialect_of_route
+
+__all__ = ["CaptureMiddleware", "CaptureSettings", "model_call_stack"]
+
+logger = logging.getLogger(__name__)
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """What capturing a call needs besides the call."""
+
+    store: RowStore
+    model_ref_name: str
+    """Instance name of the model server, as stored in every row."""
+    body_limit: int = DEFAULT_BODY_LIMIT
+    """Most bytes kept of one body, after decompression."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds that only ever rise."""
+    wall_clock: Callable[[], float] = time.time
+    """UTC Unix seconds."""
+    new_id: Callable[[], str] = _new_id
+    """A `model_call_id` that was never given before."""
 
 
 def model_call_stack(
@@ -14,11 +54,175 @@ def model_call_stack(
     store: RowStore | None,
     model_ref_name: str,
     unprefixed: RolloutOfScope | None = None,
+    body_limit: int = DEFAULT_BODY_LIMIT,
 ) -> ASGIApp:
     """Wrap the app of a model server, inside its disconnect guard.
 
     `store` None is capture off. `model_ref_name` is the instance name of the model server, as
     stored in every row. `unprefixed` names the rollout of calls that come without a prefix; by
-    default they are forwarded and not captured.
+    default they are forwarded and not captured. `body_limit`: most bytes kept of one body.
     """
-    return PrefixMiddleware(app, unprefixed=unprefixed)
+    if store is None:
+        return PrefixMiddleware(app, unprefixed=unprefixed)
+    settings = CaptureSettings(store, model_ref_name, body_limit)
+    return CaptureMiddleware(app, settings, unprefixed=unprefixed)
+
+
+class CaptureMiddleware:
+    """Takes the prefix off, and captures the prefixed calls to the three model routes."""
+
+    def __init__(
+        self, app: ASGIApp, settings: CaptureSettings, *, unprefixed: RolloutOfScope | None = None
+    ) -> None:
+        self.app = app
+        self._settings = settings
+        self._unprefixed = unprefixed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; every other kind of scope passes through."""
+        if scope["type"] not in {"http", "websocket"}:
+            await self.app(scope, receive, send)
+            return
+        routed = route(scope, self._unprefixed)
+        if isinstance(routed, Refusal):
+            await refuse(scope, send, routed)
+            return
+        with with_current_rollout_id(routed.rollout_id):
+            dialect = dialect_of_route(routed.raw_path) if scope["type"] == "http" else None
+            if routed.rollout_id is None or dialect is None:
+                await self.app(routed.scope, receive, send)
+                return
+            call = _CapturedCall(self._settings, routed.rollout_id)
+            await call.run(self.app, dialect, (routed.scope, receive, send))
+
+
+class _CapturedCall:
+    """One call on its way through."""
+
+    __slots__ = (
+        "_claim",
+        "_facts",
+        "_held",
+        "_receive",
+        "_rollout_id",
+        "_send",
+        "_settings",
+        "_settled",
+        "_tap",
+    )
+
+    _tap: ExchangeTap
+    _receive: Receive
+    _send: Send
+
+    def __init__(self, settings: CaptureSettings, rollout_id: RolloutId) -> None:
+        self._settings = settings
+        self._rollout_id = rollout_id
+        self._facts = CallFacts()
+        self._held: list[Message] = []
+        self._settled = False
+        """Whether the row was handed over, or is known to be lost."""
+        self._claim = settings.store.claim(rollout_id)
+
+    async def run(
+        self, app: ASGIApp, dialect: Dialect, connection: tuple[Scope, Receive, Send]
+    ) -> None:
+        """Let the app serve the call."""
+        scope, self._receive, self._send = connection
+        self._watched(lambda now: self._begin(dialect, scope, now))
+        extensions = {**scope.get("extensions", {}), CALL_FACTS: self._facts}
+        try:
+            await app({**scope, "extensions": extensions}, self.receive, self.send)
+        except asyncio.CancelledError:
+            self._watched(lambda now: self._tap.client_gone(now))
+            await self._commit()
+            raise
+        except BaseException:
+            await self._commit(raised=True)
+            await self._send_held()
+            raise
+        await self._commit()
+        await self._send_held()
+
+    async def receive(self) -> Message:
+        """Give the app the next message of the client, and look at it."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._watched(lambda _: self._tap.request_body(message.get("body", b"")))
+        elif message["type"] == "http.disconnect":
+            self._watched(lambda now: self._tap.client_gone(now))
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass a message of the app on, now or once the row is durable."""
+        verdict = self._watched(lambda now: self._verdict(message, now))
+        if verdict is Verdict.HOLD:
+            self._held.append(message)
+        elif verdict is Verdict.COMMIT:
+            self._held.append(message)
+            await self._commit()
+            await self._send_held()
+        else:
+            await self._send_held()
+            await self._send(message)
+
+    def _begin(self, dialect: Dialect, scope: Scope, now: float) -> None:
+        self._tap = ExchangeTap(
+            Request(dialect, scope["method"], list(scope["headers"])),
+            started_at=self._settings.wall_clock(),
+            now=now,
+            body_limit=self._settings.body_limit,
+        )
+
+    def _verdict(self, message: Message, now: float) -> Verdict:
+        if message["type"] == "http.response.start":
+            headers = list(message.get("headers", ()))
+            return self._tap.response_start(message["status"], headers, now)
+        if message["type"] == "http.response.body":
+            more = message.get("more_body", False)
+            return self._tap.response_body(message.get("body", b""), more, now)
+        return Verdict.SEND
+
+    async def _commit(self, *, raised: bool = False) -> None:
+        """Hand the row over, once, and wait until it is durable or has failed."""
+        if self._settled:
+            return
+        self._settled = True
+        try:
+            row = self._row(raised=raised)
+        except Exception as error:  # noqa: BLE001 - capture never fails a call
+            self._lose(error)
+            return
+        # Cancelling this wait takes nothing back: the row is with the store's thread.
+        await self._settings.store.keep(row, self._claim)
+
+    def _row(self, *, raised: bool) -> Row:
+        settings = self._settings
+        model_call_id = settings.new_id()
+        stored = exchange_line(
+            self._tap.finish(settings.clock(), raised=raised),
+            self._facts,
+            model_call_id=model_call_id,
+            model_ref_name=settings.model_ref_name,
+        )
+        return Row(self._rollout_id, model_call_id, stored.line)
+
+    async def _send_held(self) -> None:
+        while self._held:
+            await self._send(self._held.pop(0))
+
+    def _watched(self, look: Callable[[float], Verdict | None]) -> Verdict | None:
+        """Let the tap look at something; when it fails the call goes on without capture."""
+        if self._settled:
+            return None
+        try:
+            return look(self._settings.clock())
+        except Exception as error:  # noqa: BLE001 - capture never fails a call
+            self._settled = True
+            self._lose(error)
+            return None
+
+    def _lose(self, error: Exception) -> None:
+        logger.error("capture: a call of rollout %s is lost", self._rollout_id, exc_info=error)
+        reason = f"{type(error).__name__}: {error}"
+        self._settings.store.mark_incomplete(self._rollout_id, reason, self._claim)

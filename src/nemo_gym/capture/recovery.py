@@ -11,13 +11,14 @@ from operator import itemgetter
 from pathlib import Path
 
 from nemo_gym.capture.layout import OWNER, Layout
-from nemo_gym.capture.log import LogRecord, read_segment
+from nemo_gym.capture.log import read_segment
 from nemo_gym.capture.reading import model_call_ids
 from nemo_gym.capture.rollout_files import sync_files
+from nemo_gym.capture.row import Row
 from nemo_gym.capture.tombstones import forget_tombstones, logs_exist, read_tombstones
 from nemo_gym.files.append import append_line
 from nemo_gym.files.disk import Disk
-from nemo_gym.ids import RolloutId, parse_rollout_id
+from nemo_gym.ids import RolloutId
 
 __all__ = ["recover"]
 
@@ -68,15 +69,15 @@ def _recover_writer(layout: Layout, disk: Disk, writer: str, lock_name: str) -> 
         disk.close(fd)
 
 
-def _settle(layout: Layout, disk: Disk, records: Iterable[LogRecord], *, forgotten: bool) -> int:
+def _settle(layout: Layout, disk: Disk, records: Iterable[Row], *, forgotten: bool) -> int:
     """Make the capture files hold, for ever, what the log holds; return how many rows came back.
 
     Without a power cut (`forgotten` false) nothing is missing but what somebody removed on
     purpose, and that is not brought back.
     """
-    by_rollout: defaultdict[RolloutId, list[LogRecord]] = defaultdict(list)
+    by_rollout: defaultdict[RolloutId, list[Row]] = defaultdict(list)
     for record in records:
-        by_rollout[parse_rollout_id(record.rollout_id)].append(record)
+        by_rollout[record.rollout_id].append(record)
     restored = 0
     if forgotten:
         cleared = read_tombstones(layout)
@@ -88,7 +89,7 @@ def _settle(layout: Layout, disk: Disk, records: Iterable[LogRecord], *, forgott
     return restored
 
 
-def _put_back(disk: Disk, path: Path, records: list[LogRecord], cleared: set[str]) -> int:
+def _put_back(disk: Disk, path: Path, records: list[Row], cleared: set[str]) -> int:
     """Append the rows that a file lacks; return how many those were."""
     fd = disk.open_append(path)
     try:
@@ -104,7 +105,7 @@ def _put_back(disk: Disk, path: Path, records: list[LogRecord], cleared: set[str
         disk.close(fd)
 
 
-def _cut_torn_copy(disk: Disk, fd: int, data: bytes, missing: Iterable[LogRecord]) -> None:
+def _cut_torn_copy(disk: Disk, fd: int, data: bytes, missing: Iterable[Row]) -> None:
     """Cut the last line off when it is the beginning of a row that is about to be put back."""
     start = data.rfind(b"\n") + 1
     # Some file systems keep the size of what was not synced and give zeros for it.

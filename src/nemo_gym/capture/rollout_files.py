@@ -28,6 +28,7 @@ _FEW = 32
 
 @dataclass(slots=True)
 class _Handle:
+    path: Path
     fd: int
     known_end: int = 0
 
@@ -39,44 +40,45 @@ class RolloutFiles:
         self._layout = layout
         self._disk = disk
         self._own = own
-        self._handles: OrderedDict[Path, _Handle] = OrderedDict()
+        self._handles: OrderedDict[RolloutId, _Handle] = OrderedDict()
 
     def append(self, rollout_id: RolloutId, line: bytes) -> Path:
         r"""Append one line (without its `\n`); return the file it went to. Raises `OSError`."""
-        path = self._layout.capture_file(rollout_id, self._own)
         data = line.replace(b"\n", b" ") + b"\n"
+        handle = self._handle(rollout_id)
         try:
-            appended = self._append(path, data)
+            appended = self._append(handle, data)
         except FileUnlinked:
-            logger.warning("capture: %s was removed while in use; it is made anew", path)
-            self._drop(path)
-            appended = self._append(path, data)
+            logger.warning("capture: %s was removed while in use; it is made anew", handle.path)
+            self._drop(rollout_id)
+            handle = self._handle(rollout_id)
+            appended = self._append(handle, data)
         if appended.closed_torn_line:
-            logger.warning("capture: closed off a torn line in %s", path)
-        return path
+            logger.warning("capture: closed off a torn line in %s", handle.path)
+        return handle.path
 
     def close(self) -> None:
         """Close every descriptor."""
-        for path in list(self._handles):
-            self._drop(path)
+        for rollout_id in list(self._handles):
+            self._drop(rollout_id)
 
-    def _append(self, path: Path, data: bytes) -> Appended:
-        handle = self._handle(path)
+    def _append(self, handle: _Handle, data: bytes) -> Appended:
         appended = append_line(
             self._disk, handle.fd, data, lock=self._own is None, known_end=handle.known_end
         )
         handle.known_end = appended.end
         return appended
 
-    def _handle(self, path: Path) -> _Handle:
-        handle = self._handles.get(path)
+    def _handle(self, rollout_id: RolloutId) -> _Handle:
+        handle = self._handles.get(rollout_id)
         if handle is not None:
-            self._handles.move_to_end(path)
+            self._handles.move_to_end(rollout_id)
             return handle
         while len(self._handles) >= _KEPT_OPEN:
             self._drop(next(iter(self._handles)))
+        path = self._layout.capture_file(rollout_id, self._own)
         with OPENING:
-            handle = self._handles[path] = _Handle(self._open(path))
+            handle = self._handles[rollout_id] = _Handle(path, self._open(path))
         return handle
 
     def _open(self, path: Path) -> int:
@@ -92,8 +94,8 @@ class RolloutFiles:
             self.close()
             return self._disk.open_append(path)
 
-    def _drop(self, path: Path) -> None:
-        self._disk.close(self._handles.pop(path).fd)
+    def _drop(self, rollout_id: RolloutId) -> None:
+        self._disk.close(self._handles.pop(rollout_id).fd)
 
 
 def sync_files(disk: Disk, directory: Path, paths: Collection[Path]) -> None:

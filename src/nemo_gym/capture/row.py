@@ -1,5 +1,6 @@
 """What capture hands to a store: one finished line, and the promise of one that is under way."""
 
+import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
@@ -39,6 +40,14 @@ class RowStore(Protocol):
         """Hand over a row; the future ends when the row is durable, or with what went wrong.
 
         Does not wait. `claim` is released when the future ends, whoever is there to see it.
+        """
+        ...
+
+    def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
+        """Do as `submit`, with a future of the running loop; all of a batch wake it once.
+
+        Its result is what went wrong, None when the row is durable. The row is in safe hands:
+        cancelling whoever awaits the future takes nothing back.
         """
         ...
 

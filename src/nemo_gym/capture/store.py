@@ -5,6 +5,7 @@ One `CaptureStore` a directory and process. Reading needs nothing prepared; the 
 when the process ends.
 """
 
+import asyncio
 import atexit
 import logging
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from nemo_gym.capture.claims import Claims, is_claimed, is_lost
 from nemo_gym.capture.clearing import clear_rollouts
+from nemo_gym.capture.jobs import Job, end_jobs, release
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import has_mark
 from nemo_gym.capture.opening import open_writer
@@ -96,33 +98,28 @@ class CaptureStore:
 
     def submit(self, row: Row, claim: Claim | None = None) -> "Future[None]":
         """Hand over a row; the future ends when it is durable, or with what went wrong."""
-        try:
-            return self._opened().submit(row, claim)
-        except OSError as error:
-            logger.error("capture: a call of %s is lost: %r", row.rollout_id, error)  # noqa: TRY400
-            self._claims.hold_lost(row.rollout_id)
-            if claim is not None:
-                claim.release()
-            failed: Future[None] = Future()
-            failed.set_exception(error)
-            return failed
+        future: Future[None] = Future()
+        self._hand_over(Job(future, row=row, claim=claim))
+        return future
+
+    def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
+        """Do as `submit`, with a future of the running loop."""
+        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._hand_over(Job(future, row=row, claim=claim))
+        return future
 
     def mark_incomplete(
         self, rollout_id: RolloutId, reason: str, claim: Claim | None = None
     ) -> None:
         """Record that the rollout lacks a row; the claim is released once that is done."""
-        try:
-            self._opened().mark(rollout_id, reason, claim)
-        except OSError:
-            self._claims.hold_lost(rollout_id)
-            if claim is not None:
-                claim.release()
+        self._hand_over(Job(Future(), rollout_id=rollout_id, reason=reason, claim=claim))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Wait until every row handed over so far is durable or has failed."""
-        writer = self._writer
-        if writer is not None:
-            writer.flush().result(timeout_s)
+        if self._writer is not None:
+            future: Future[None] = Future()
+            self._hand_over(Job(future))
+            future.result(timeout_s)
 
     def close(self) -> None:
         """Finish what was handed over and release everything; a store that was closed reopens."""
@@ -179,6 +176,17 @@ class CaptureStore:
             writer.forget()
         self._claims.forget()
         _open_stores.discard(self)
+
+    def _hand_over(self, job: Job) -> None:
+        try:
+            self._opened().put(job)
+        except OSError as error:
+            lost = job.row.rollout_id if job.row is not None else job.rollout_id
+            logger.error("capture: a call of rollout %s is lost: %r", lost, error)  # noqa: TRY400
+            if lost is not None:
+                self._claims.hold_lost(lost)
+            release(job)
+            end_jobs([(job, error)])
 
     def _opened(self) -> Writer:
         writer = self._writer

@@ -6,7 +6,7 @@ and nothing after it.
 """
 
 import errno
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nemo_gym.files.disk import Disk
 
@@ -17,8 +17,7 @@ class FileUnlinked(OSError):
     """Somebody removed the file's last name: nobody would find what is written to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a line went."""
 
     offset: int

@@ -1,0 +1,65 @@
+"""What a writer is asked to do, and how whoever asked is told that it is done."""
+
+import asyncio
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nemo_gym.capture.row import Claim, Row
+from nemo_gym.ids import RolloutId
+
+__all__ = ["Ended", "Job", "end_jobs", "release"]
+
+
+@dataclass(slots=True)
+class Job:
+    """A row to store, a rollout to mark as incomplete, or neither: a flush."""
+
+    future: "Future[None] | asyncio.Future[Exception | None]"
+    """Ends when the job has: one of a loop, by way of that loop, with what went wrong as its
+    result, since nobody may be left to ask for an exception."""
+    row: Row | None = None
+    rollout_id: RolloutId | None = None
+    """The rollout to mark."""
+    reason: str = ""
+    """What the mark says."""
+    claim: Claim | None = None
+    """Released when the job has ended, before the future."""
+
+
+Ended: TypeAlias = tuple[Job, Exception | None]
+"""A job and what went wrong with it."""
+
+_OfLoop: TypeAlias = "tuple[asyncio.Future[Exception | None], Exception | None]"
+
+
+def release(job: Job) -> None:
+    """Let go of the claim that came with a job."""
+    if job.claim is not None:
+        job.claim.release()
+
+
+def end_jobs(ended: Iterable[Ended]) -> None:
+    """End the futures of these jobs; every loop among them is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_OfLoop]] = {}
+    for job, error in ended:
+        future = job.future
+        if not isinstance(future, Future):
+            by_loop.setdefault(future.get_loop(), []).append((future, error))
+        elif error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+    for loop, futures in by_loop.items():
+        try:
+            loop.call_soon_threadsafe(_end_all, futures)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more, and the rows are safe.
+            continue
+
+
+def _end_all(futures: "list[_OfLoop]") -> None:
+    for future, error in futures:
+        if not future.done():
+            future.set_result(error)
