@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import grpc
+import grpc  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as trace_pb2
@@ -75,9 +75,7 @@ def http_collector() -> Iterator[Received]:
                 body = gzip.decompress(body)
             received.headers.append(dict(self.headers.items()))
             if self.path == "/v1/metrics":
-                received.metrics.append(
-                    metrics_pb2.ExportMetricsServiceRequest.FromString(body)
-                )
+                received.metrics.append(metrics_pb2.ExportMetricsServiceRequest.FromString(body))
             elif self.path == "/v1/traces":
                 received.traces.append(trace_pb2.ExportTraceServiceRequest.FromString(body))
             received.came.set()
@@ -106,20 +104,20 @@ def grpc_collector() -> Iterator[Received]:
     received = Received()
 
     class Metrics(metrics_grpc.MetricsServiceServicer):
-        def Export(self, request: Any, context: Any) -> Any:
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name gRPC calls
             received.metrics.append(request)
             received.came.set()
             return metrics_pb2.ExportMetricsServiceResponse()
 
     class Traces(trace_grpc.TraceServiceServicer):
-        def Export(self, request: Any, context: Any) -> Any:
+        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name gRPC calls
             received.traces.append(request)
             received.came.set()
             return trace_pb2.ExportTraceServiceResponse()
 
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=2))
-    metrics_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
-    trace_grpc.add_TraceServiceServicer_to_server(Traces(), server)
+    metrics_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)  # type: ignore[no-untyped-call]
+    trace_grpc.add_TraceServiceServicer_to_server(Traces(), server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     received.endpoint = f"http://127.0.0.1:{port}"

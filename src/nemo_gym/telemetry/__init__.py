@@ -1,1 +1,16 @@
-"""Metrics and traces: the only room that knows OpenTelemetry and psutil."""
+"""Metrics and traces: the only room that knows OpenTelemetry and psutil.
+
+Who calls what; all of it is cheap and silent while telemetry is off:
+
+- a process begins with `providers.start_telemetry(settings, service_name=, instance=)`, keeps its
+  loop under `observer.observe_event_loop(name)`, and ends with `handle.shutdown()`;
+- the outermost layer of a server bumps `observer.request_counts()` and
+  `live.server_counts(name)`, inside `trace_middleware.TraceMiddleware(app, name)`;
+- the forwarder times a call with `model_calls.model_call_started(…)`; who reads its usage calls
+  `model_calls.count_tokens(…)` once;
+- capture, agents, the driver and the transport call the functions of `work`;
+- a client of another server calls `tracing.inject(headers)`; an agent or a driver wraps its steps
+  in `tracing.span(…)`;
+- the head server answers with `figures.to_json([snapshot(name), …])` and
+  `exposition.merge_expositions([…])`; at a run's end, `run_view.diagnose_run(snapshots)`.
+"""
