@@ -1,0 +1,137 @@
+"""The environment's own metrics: rows of the output go to the agent's `/aggregate_metrics`.
+
+Evidence attachments are never sent. Rows are read from the output when the run is over, so that
+nothing of them is kept meanwhile; what is sent at once is bounded, and what does not fit is said.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.errors import TransportError
+from nemo_gym.rollouts.dispatch import RunClient
+from nemo_gym.rollouts.leftovers import agent_of, read_members
+from nemo_gym.rollouts.lines import Members, join_members
+from nemo_gym.rollouts.plan import PARAMS_KEY
+from nemo_gym.rollouts.resume import pair_of
+
+__all__ = ["EnvironmentMetrics", "ask_environment", "rows_for_environment"]
+
+_PATH = "/aggregate_metrics"
+_WHOLE_ROWS_BYTES = 16 << 20
+_COMPACT_ROWS_BYTES = 64 << 20
+_TIMEOUT_S = 600.0
+_HEAVY = (PARAMS_KEY, "response")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentMetrics:
+    """What an environment makes of an agent's rollouts; empty where it was not asked."""
+
+    agent_metrics: Mapping[str, object] = field(default_factory=dict)
+    key_metrics: Mapping[str, object] = field(default_factory=dict)
+    group_level_metrics: list[object] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
+    """What a reader must know: rows that were shortened, or why there is nothing."""
+
+
+async def ask_environment(client: RunClient, agent: str, output: Path) -> EnvironmentMetrics:
+    """Return the metrics that an agent's environment computes from the rows of an output."""
+    try:
+        async with asyncio.timeout(_TIMEOUT_S):
+            if not await _has_own_metrics(client, agent):
+                return EnvironmentMetrics()
+            body, notes = await asyncio.to_thread(rows_for_environment, output, agent)
+            if body is None:
+                return EnvironmentMetrics(notes=notes)
+            response = await client.post(agent, _PATH, json=body)
+            return _read(response.status, await response.read(), notes)
+    except TransportError as error:
+        return _missing(str(error))
+    except TimeoutError:
+        return _missing(f"no answer within {_TIMEOUT_S:g} s")
+
+
+async def _has_own_metrics(client: RunClient, agent: str) -> bool:
+    """Say whether an environment computes metrics of its own; one that does not say may.
+
+    `GET /aggregate_metrics` answers `{"custom": false}` where the defaults are all there is: the
+    driver has computed those already, and no row needs to travel.
+    """
+    response = await client.get(agent, _PATH)
+    if response.status != 200:
+        return True
+    answer = _object(await response.read())
+    return answer.get("custom") is not False
+
+
+def _read(status: int, body: bytes, notes: tuple[str, ...]) -> EnvironmentMetrics:
+    answer = _object(body)
+    if status != 200 or not answer:
+        said = body[:500].decode(errors="replace")
+        return _missing(f"{_PATH} answered {status}: {said}")
+    agent_metrics, key_metrics = answer.get("agent_metrics"), answer.get("key_metrics")
+    groups = answer.get("group_level_metrics")
+    return EnvironmentMetrics(
+        agent_metrics if isinstance(agent_metrics, dict) else {},
+        key_metrics if isinstance(key_metrics, dict) else {},
+        groups if isinstance(groups, list) else [],
+        notes,
+    )
+
+
+def _missing(reason: str) -> EnvironmentMetrics:
+    return EnvironmentMetrics(notes=(f"the environment's own metrics are missing: {reason}",))
+
+
+def _object(body: bytes) -> dict[str, object]:
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def rows_for_environment(
+    output: Path,
+    agent: str,
+    *,
+    whole_bytes: int = _WHOLE_ROWS_BYTES,
+    compact_bytes: int = _COMPACT_ROWS_BYTES,
+) -> tuple[bytes | None, tuple[str, ...]]:
+    """Return the body of `/aggregate_metrics`, by task and repeat, and what a reader must know.
+
+    Attachments are left out always; request and response when the rows would be more than
+    `whole_bytes` together. None when even that is more than `compact_bytes`.
+    """
+    body = _rows(output, agent, ("ng_",), whole_bytes)
+    if body is not None:
+        return body, ()
+    body = _rows(output, agent, ("ng_", *_HEAVY), compact_bytes)
+    limit = f"{whole_bytes >> 20} MiB"
+    if body is not None:
+        note = f"{PARAMS_KEY} and response were not sent: the rows are more than {limit}"
+        return body, (f"the environment's own metrics: {note}",)
+    return None, _missing(f"the rows are more than {compact_bytes >> 20} MiB").notes
+
+
+def _rows(output: Path, agent: str, left_out: tuple[str, ...], most: int) -> bytes | None:
+    rows: list[tuple[tuple[int, int], bytes]] = []
+    size = 0
+    for members in read_members(output):
+        if agent_of(members) != agent:
+            continue
+        line = join_members(_without(members, left_out))
+        size += len(line)
+        if size > most:
+            return None
+        rows.append((pair_of(members) or (0, 0), line))
+    rows.sort()
+    return b'{"verify_responses":[%b]}' % b",".join(line for _, line in rows)
+
+
+def _without(members: Members, left_out: tuple[str, ...]) -> Members:
+    return {key: raw for key, raw in members.items() if not key.startswith(left_out)}

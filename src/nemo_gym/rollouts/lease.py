@@ -1,0 +1,211 @@
+"""Files that a live run holds: a second run that needs the same is refused, naming the first.
+
+A lease is a small JSON file, locked for as long as its run lives; a killed process leaves the file
+but not the lock, so what it held is free at once.
+"""
+
+import os
+import platform
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+import orjson
+
+from nemo_gym.errors import OutputUnusable, RunConflict
+from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.files.locks import says_no_locks
+
+__all__ = ["CaptureIds", "FileLease", "Holder", "hold_capture_ids", "hold_output"]
+
+_HIDDEN = ".nemo_gym"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The run that holds something."""
+
+    output: str
+    started_at: str
+    pid: int
+    host: str
+
+    @classmethod
+    def here(cls, output: Path, started_at: str) -> "Holder":
+        """Return this process as a holder."""
+        return cls(str(output), started_at, os.getpid(), platform.node())
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureIds:
+    """Which capture ids a run may write."""
+
+    tasks: tuple[int, int] | None
+    """Lowest and highest task index of the ids that are made of indices; None without any."""
+    explicit: frozenset[str]
+    """The rows' own ids."""
+
+    def overlaps(self, other: "CaptureIds") -> bool:
+        """Say whether a capture of one could be taken for one of the other."""
+        if self.tasks is not None and other.tasks is not None:
+            (low, high), (other_low, other_high) = self.tasks, other.tasks
+            if low <= other_high and other_low <= high:
+                return True
+        return not self.explicit.isdisjoint(other.explicit)
+
+
+class FileLease:
+    """A file held while its run lives; `close` removes it."""
+
+    def __init__(self, path: Path, fd: int, content: Mapping[str, object]) -> None:
+        self.path = path
+        self._fd = fd
+        try:
+            REAL_DISK.truncate(self._fd, 0)
+            REAL_DISK.write_at(self._fd, orjson.dumps(content), 0)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go; doing so twice is no error."""
+        if self._fd >= 0:
+            REAL_DISK.unlink(self.path)
+            REAL_DISK.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> "FileLease":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The outcome of trying to hold a file."""
+
+    fd: int
+    """A descriptor that holds it; -1 when somebody else does."""
+    content: Mapping[str, object]
+    """What the one who holds it wrote there."""
+
+
+def _take(path: Path) -> _Taken:
+    """Hold `path` if nobody does; raises `OSError`."""
+    while True:
+        fd = REAL_DISK.open_read_write(path)
+        try:
+            held = _lock(fd)
+            # Whoever let go meanwhile removed the name: then this is a file nobody will find.
+            found = REAL_DISK.state(fd).links > 0
+            content = {} if held else _content(fd)
+        except BaseException:
+            REAL_DISK.close(fd)
+            raise
+        if held and found:
+            return _Taken(fd, content)
+        REAL_DISK.close(fd)
+        if not held:
+            return _Taken(-1, content)
+
+
+def _lock(fd: int) -> bool:
+    try:
+        return REAL_DISK.locks.try_exclusive(fd)
+    except OSError as error:
+        if says_no_locks(error):
+            return True  # nothing can be held here, so nothing is refused
+        raise
+
+
+def _content(fd: int) -> Mapping[str, object]:
+    try:
+        value = orjson.loads(REAL_DISK.read_at(fd, REAL_DISK.state(fd).size, 0))
+    except orjson.JSONDecodeError:  # taken just now, not written yet
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def hold_output(lock: Path, holder: Holder) -> FileLease:
+    """Hold a run's files; raises `RunConflict`, or `OutputUnusable` when nothing can be made."""
+    try:
+        REAL_DISK.make_directory(lock.parent)
+        taken = _take(lock)
+        if taken.fd >= 0:
+            return FileLease(lock, taken.fd, asdict(holder))
+    except OSError as error:
+        raise OutputUnusable(
+            f"the output cannot be written: {error.strerror}",
+            where=str(error.filename or lock.parent),
+            mend="give --output a path in a directory that can be written",
+        ) from error
+    raise RunConflict(
+        f"another run writes to {holder.output}: {_named(taken.content)}",
+        where=str(lock),
+        mend="wait for it, stop it, or give another --output",
+    )
+
+
+def hold_capture_ids(capture_dir: Path, ids: CaptureIds, holder: Holder) -> FileLease | None:
+    """Hold the capture ids of a run in a capture directory; None where nothing can be made there.
+
+    Raises `RunConflict` when a live run in that directory may write one of them.
+    """
+    folder = capture_dir / _HIDDEN / "runs"
+    try:
+        REAL_DISK.make_directory(folder)
+        guard = REAL_DISK.open_read_write(folder / "guard.lock")
+    except OSError:
+        return None  # the servers say what is wrong with the directory
+    try:
+        _lock_waiting(guard)
+        for path in sorted(folder.glob("*.json")):
+            _refuse_overlap(path, ids, capture_dir)
+        path = folder / f"{uuid.uuid4().hex}.json"
+        content = {**asdict(holder), "tasks": ids.tasks, "explicit": sorted(ids.explicit)}
+        return FileLease(path, _take(path).fd, content)
+    finally:
+        REAL_DISK.close(guard)
+
+
+def _lock_waiting(fd: int) -> None:
+    try:
+        REAL_DISK.locks.lock_exclusive(fd)
+    except OSError as error:
+        if not says_no_locks(error):
+            raise
+
+
+def _refuse_overlap(path: Path, ids: CaptureIds, capture_dir: Path) -> None:
+    """Raise when a live run holds an id of `ids`; a lease whose run is gone is removed."""
+    taken = _take(path)
+    if taken.fd >= 0:
+        REAL_DISK.unlink(path)
+        REAL_DISK.close(taken.fd)
+        return
+    content = taken.content
+    tasks, explicit = content.get("tasks"), content.get("explicit")
+    theirs = CaptureIds(
+        (tasks[0], tasks[1]) if isinstance(tasks, list) and len(tasks) == 2 else None,
+        frozenset(map(str, explicit)) if isinstance(explicit, list) else frozenset(),
+    )
+    if theirs.overlaps(ids):
+        raise RunConflict(
+            f"another run captures model calls under the same rollout ids: {_named(content)}",
+            where=str(capture_dir),
+            mend="give this run a model_call_capture_dir of its own, or wait for the other",
+        )
+
+
+def _named(content: Mapping[str, object]) -> str:
+    if "output" not in content:
+        return "it is just starting"
+    return "{output} (process {pid} on {host}, since {started_at})".format_map(content)

@@ -1,0 +1,233 @@
+"""Everything of a run that happens before its first rollout: checks, plan, manifest, leases.
+
+What the user asked for in, a `PreparedRun` out; or one `UserMistake`, with nothing changed.
+"""
+
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused
+from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.rollouts.aggregate import Aggregator
+from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
+from nemo_gym.rollouts.leftovers import index_run
+from nemo_gym.rollouts.manifest import (
+    Inputs,
+    Manifest,
+    Selection,
+    read_manifest,
+    utc_text,
+    write_manifest,
+)
+from nemo_gym.rollouts.materialize import Materialized, materialize
+from nemo_gym.rollouts.paths import RunFiles
+from nemo_gym.rollouts.plan import Planner, PlanRequest
+from nemo_gym.rollouts.resume import RunIndex, changes_since
+from nemo_gym.rollouts.rows import check_readable, read_rows
+from nemo_gym.telemetry.instruments import swallowing
+from nemo_gym.telemetry.observer import driver_metrics
+
+__all__ = ["PreparedRun", "RunRequest", "prepare_run"]
+
+logger = logging.getLogger(__name__)
+
+_PARAMS = "responses_create_params"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the user asked for."""
+
+    inputs: tuple[Path, ...]
+    output: Path
+    agent: str | None = None
+    limit: int | None = None
+    num_repeats: int = 1
+    mode: Literal["new", "resume", "overwrite"] = "new"
+    """`resume` goes on where a run stopped, or begins one; `overwrite` throws an old one away."""
+    max_rollout_attempts: int = 3
+    """How often a rollout may fail before `resume` leaves it alone."""
+
+
+@dataclass(slots=True)
+class PreparedRun:
+    """A run that can begin; `close` lets go of what it holds."""
+
+    request: RunRequest
+    files: RunFiles
+    manifest: Manifest
+    index: RunIndex
+    aggregator: Aggregator
+    capture_dir: Path | None
+    _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
+
+    @property
+    def row_keys(self) -> frozenset[str]:
+        """Return the top-level keys that rows carried; they are not metrics."""
+        return frozenset(self.manifest.row_keys)
+
+    def close(self) -> None:
+        """Let other runs have the files and the capture ids; doing so twice is no error."""
+        self._held.close()
+
+
+def prepare_run(
+    request: RunRequest,
+    tree: Mapping[str, object],
+    agents: Iterable[str] | None = None,
+    *,
+    capture_dir: Path | None = None,
+) -> PreparedRun:
+    """Check everything, plan every rollout, and write down what is going to be done.
+
+    `tree` is the resolved configuration, secrets hidden; `agents` are those that exist, None when
+    that is not known; `capture_dir` is where model calls are captured. Raises `UserMistake`.
+    """
+    check_readable(request.inputs)
+    files = RunFiles(request.output)
+    with contextlib.ExitStack() as held:
+        now = time.time()
+        holder = Holder.here(files.output.absolute(), utc_text(now))
+        held.enter_context(hold_output(files.lock, holder))
+        old = _earlier_run(files, request)
+        planner = Planner(_plan_request(request, tree, agents))
+        planned = _materialized(request, files, planner, old)
+        held.callback(REAL_DISK.unlink, planned.scratch)
+        manifest = _manifest(request, tree, planner, planned, capture_dir)
+        if old is not None:
+            _refuse_changes(old, manifest, planned, files)
+            manifest.run_id, manifest.sessions = old.run_id, old.sessions
+        if capture_dir is not None:
+            ids = CaptureIds(planner.task_range, frozenset(planner.explicit_ids))
+            lease = hold_capture_ids(capture_dir, ids, holder)
+            held.callback(lambda: lease.close() if lease else None)
+        aggregator = Aggregator()
+        run = PreparedRun(request, files, manifest, RunIndex(), aggregator, capture_dir)
+        with _output_errors(files):
+            _begin(run, planned, now)
+        run._held = held.pop_all()  # noqa: SLF001 - made here
+        return run
+
+
+def _earlier_run(files: RunFiles, request: RunRequest) -> Manifest | None:
+    """Return the manifest of the run that is resumed; None when a run begins."""
+    present = [path for path in files.all() if path.exists()]
+    if request.mode == "overwrite" or not present:
+        return None
+    if request.mode == "new":
+        raise OutputExists(
+            f"the output is there already: {present[0].name}",
+            where=str(present[0]),
+            mend="go on with --resume, start anew with --overwrite, or give another --output",
+        )
+    old = read_manifest(files.manifest)
+    kept = [path for path in (files.output, files.failures) if path in present]
+    if old is None and any(path.stat().st_size for path in kept):
+        raise ResumeRefused(
+            f"there is no {files.manifest.name}, so nobody can say what the output was made of",
+            where=str(files.output),
+            mend="start anew with --overwrite, or give another --output",
+        )
+    return old
+
+
+def _plan_request(
+    request: RunRequest, tree: Mapping[str, object], agents: Iterable[str] | None
+) -> PlanRequest:
+    params = tree.get(_PARAMS)
+    return PlanRequest(
+        agent=request.agent,
+        agents=None if agents is None else frozenset(agents),
+        num_repeats=request.num_repeats,
+        limit=request.limit,
+        params=params if isinstance(params, Mapping) else {},
+    )
+
+
+def _materialized(
+    request: RunRequest, files: RunFiles, planner: Planner, old: Manifest | None
+) -> Materialized:
+    started = time.perf_counter()
+    prefix = None if old is None else old.inputs.tasks
+    with _output_errors(files):
+        rows = read_rows(request.inputs)
+        planned = materialize(rows, planner, files.materialized, prefix=prefix)
+    metrics = driver_metrics()
+    if metrics is not None:
+        swallowing(metrics.materialize.record, (time.perf_counter() - started) * 1000)
+    return planned
+
+
+def _manifest(
+    request: RunRequest,
+    tree: Mapping[str, object],
+    planner: Planner,
+    planned: Materialized,
+    capture_dir: Path | None,
+) -> Manifest:
+    files = RunFiles(request.output)
+    inputs = Inputs(
+        tuple(map(str, request.inputs)), planned.tasks, planned.rollouts, planned.sha256
+    )
+    return Manifest(
+        run_id=uuid.uuid4().hex,
+        inputs=inputs,
+        selection=Selection(request.agent, request.limit, request.num_repeats),
+        # As it is read back, so that an old one can be compared with a new one.
+        config=orjson.loads(orjson.dumps(dict(tree), default=_plain)),
+        row_keys=tuple(sorted(planner.row_keys)),
+        capture_dir=None if capture_dir is None else str(capture_dir),
+        files={
+            "output": files.output.name,
+            "failures": files.failures.name,
+            "materialized_inputs": files.materialized.name,
+            "aggregate_metrics": files.aggregate.name,
+        },
+    )
+
+
+def _plain(value: object) -> object:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _refuse_changes(old: Manifest, new: Manifest, planned: Materialized, files: RunFiles) -> None:
+    changes = changes_since(old, new, planned.prefix_sha256)
+    if changes:
+        raise ResumeRefused(
+            "the run cannot go on, because this changed since it began:\n    "
+            + "\n    ".join(changes),
+            where=str(files.manifest),
+            mend="undo the change, start anew with --overwrite, or give another --output",
+        )
+
+
+def _begin(run: PreparedRun, planned: Materialized, now: float) -> None:
+    """Put the manifest in place before anything else of the run."""
+    if run.request.mode == "overwrite":
+        for path in run.files.all():
+            REAL_DISK.unlink(path)
+    run.manifest.begin_session(now)
+    run.manifest.counts = {"planned": planned.rollouts}
+    write_manifest(run.files.manifest, run.manifest)
+    REAL_DISK.rename(planned.scratch, run.files.materialized)
+    run.index = index_run(run.files, run.aggregator, run.row_keys)
+
+
+@contextlib.contextmanager
+def _output_errors(files: RunFiles) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputUnusable(
+            f"the output cannot be written: {error.strerror or error}",
+            where=str(error.filename or files.output),
+            mend="make room or permit writing there, or give another --output",
+        ) from error

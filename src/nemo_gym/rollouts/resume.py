@@ -1,0 +1,180 @@
+"""What earlier sessions of a run left, in; what is still to be done, out. No files, no clock.
+
+Law: cut the files of a run anywhere, resume, and every `(task, rollout)` is there exactly once.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from nemo_gym.ids import ATTEMPT_INDEX_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, RolloutId
+from nemo_gym.rollouts.lines import Members, count_of, text_of
+from nemo_gym.rollouts.manifest import Manifest
+from nemo_gym.rollouts.outcome import FAILURE_CLASS_KEY
+from nemo_gym.rollouts.pairs import PairTable
+from nemo_gym.rollouts.plan import PlannedRollout
+
+__all__ = ["Attempt", "RunIndex", "changes_since", "pair_of"]
+
+_MAY_DIFFER_ANYWHERE = frozenset({"host", "port"})
+_MAY_DIFFER_ON_TOP = frozenset(
+    {"concurrency", "head_server", "max_rollout_attempts", "num_repeats", "telemetry", "workers"}
+)
+_LOCAL_PORT = re.compile(r"\A(https?://(?:127\.0\.0\.1|localhost|\[::1\])):\d+(?=/|\Z)")
+_MOST_ATTEMPTS = 200
+_ABSENT = "not set"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One rollout to dispatch, with the number of the attempt (0 is the first)."""
+
+    planned: PlannedRollout
+    attempt_index: int
+
+    @property
+    def rollout_id(self) -> RolloutId:
+        """Return the id under which this attempt's model calls are captured."""
+        return self.planned.rollout_id(self.attempt_index)
+
+
+def pair_of(members: Members) -> tuple[int, int] | None:
+    """Return the `(task, rollout)` that a line of a run names; None when it names none."""
+    task = count_of(members.get(TASK_INDEX_KEY))
+    rollout = count_of(members.get(ROLLOUT_INDEX_KEY))
+    return None if task is None or rollout is None else (task, rollout)
+
+
+def _attempt_of(members: Members) -> int:
+    return count_of(members.get(ATTEMPT_INDEX_KEY)) or 0
+
+
+class RunIndex:
+    """What is known of each pair of a run: three bytes a rollout."""
+
+    def __init__(self) -> None:
+        self._finished = PairTable()
+        self._failures = PairTable()
+        self._next_attempt = PairTable()
+        self.finished = 0
+        """Pairs with a row in the output."""
+
+    def add_finished(self, pair: tuple[int, int]) -> bool:
+        """Note a row of the output; say whether it is the first of its pair."""
+        if self._finished[pair]:
+            return False
+        self._finished[pair] = 1
+        self.finished += 1
+        return True
+
+    def add_failure(self, pair: tuple[int, int], members: Members) -> None:
+        """Note a row of the failures; rows of a pair come in the order of its attempts.
+
+        One that the user cancelled is no attempt that failed, and one seen before counts once.
+        """
+        attempt = _attempt_of(members)
+        if attempt < self._next_attempt[pair]:
+            return
+        self._next_attempt[pair] = attempt + 1
+        if text_of(members.get(FAILURE_CLASS_KEY)) != "cancelled":
+            self._failures[pair] += 1
+
+    def is_settled_by(self, pair: tuple[int, int], members: Members) -> bool:
+        """Say whether a row of the failures is how its pair ended so far."""
+        is_last = _attempt_of(members) + 1 == self._next_attempt[pair]
+        return is_last and not self.is_finished(pair)
+
+    def is_finished(self, pair: tuple[int, int]) -> bool:
+        """Say whether the pair has a row in the output."""
+        return self._finished[pair] != 0
+
+    def failed_attempts(self, pair: tuple[int, int]) -> int:
+        """Return how often the pair failed."""
+        return self._failures[pair]
+
+    def pending(
+        self,
+        planned: Iterable[PlannedRollout],
+        max_attempts: int,
+        is_used: Callable[[RolloutId], bool] = lambda _: False,
+    ) -> Iterator[Attempt]:
+        """Yield what is still to be dispatched, with its attempt number.
+
+        Left out are finished pairs and those that failed `max_attempts` times. `is_used` says
+        whether an id has a capture already: a server may still write to it, so that a pair which
+        was under way when the driver was killed takes the next free number.
+        """
+        for rollout in planned:
+            pair = rollout.pair
+            if self.is_finished(pair) or self.failed_attempts(pair) >= max_attempts:
+                continue
+            attempt = self._next_attempt[pair]
+            while attempt < _MOST_ATTEMPTS and is_used(rollout.rollout_id(attempt)):
+                attempt += 1
+            yield Attempt(rollout, attempt)
+
+
+def changes_since(old: Manifest, new: Manifest, prefix_sha256: str | None) -> list[str]:
+    """Return what changed since a run began that makes its old rollouts unlike new ones.
+
+    `prefix_sha256` is the fingerprint of the first `old.inputs.tasks` rows as they are now. A
+    larger limit and more repeats are no change.
+    """
+    return [*_selection_changes(old, new, prefix_sha256), *_config_changes(old, new)]
+
+
+def _selection_changes(old: Manifest, new: Manifest, prefix_sha256: str | None) -> list[str]:
+    changes = []
+    was, now = old.selection, new.selection
+    if was.agent != now.agent:
+        changes.append(f"--agent: {_shown(was.agent)} → {_shown(now.agent)}")
+    if now.num_repeats < was.num_repeats:
+        changes.append(f"--num-repeats: {was.num_repeats} → {now.num_repeats}, which is fewer")
+    rows = f"{old.inputs.tasks} → {new.inputs.tasks}"
+    if new.inputs.tasks < old.inputs.tasks:
+        changes.append(f"rows taken from the input: {rows}, which is fewer")
+    elif prefix_sha256 != old.inputs.sha256:
+        changes.append(f"the input: its first {old.inputs.tasks} rows are not those of the run")
+    elif new.inputs.tasks > old.inputs.tasks and not _is_larger(was.limit, now.limit):
+        changes.append(f"rows in the input: {rows}")
+    return changes
+
+
+def _is_larger(was: int | None, now: int | None) -> bool:
+    return was is not None and (now is None or now > was)
+
+
+def _config_changes(old: Manifest, new: Manifest) -> list[str]:
+    before, after = _flattened(old.config), _flattened(new.config)
+    changes = []
+    for key in sorted(before.keys() | after.keys()):
+        one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
+        if _without_local_port(one) != _without_local_port(other) and not _may_differ(key):
+            changes.append(f"{'.'.join(key)}: {_shown(one)} → {_shown(other)}")
+    return changes
+
+
+def _without_local_port(value: object) -> object:
+    """Return a URL on this machine without its port: the kernel may choose another each time."""
+    return _LOCAL_PORT.sub(r"\1", value) if isinstance(value, str) else value
+
+
+def _may_differ(key: tuple[str, ...]) -> bool:
+    return key[-1] in _MAY_DIFFER_ANYWHERE or key[0] in _MAY_DIFFER_ON_TOP
+
+
+def _flattened(
+    tree: Mapping[str, object], at: tuple[str, ...] = ()
+) -> dict[tuple[str, ...], object]:
+    flat: dict[tuple[str, ...], object] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flattened(value, (*at, str(key)))
+        else:
+            flat[(*at, str(key))] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

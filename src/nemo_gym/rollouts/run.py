@@ -1,0 +1,211 @@
+"""A prepared run from its first rollout to its last file: collect, settle, aggregate, sign off."""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from nemo_gym.errors import OutputUnusable
+from nemo_gym.ids import RolloutId
+from nemo_gym.rollouts.collect import CollectOptions, Collector, Hooks, StopSignal
+from nemo_gym.rollouts.dispatch import RunClient
+from nemo_gym.rollouts.environment import EnvironmentMetrics, ask_environment
+from nemo_gym.rollouts.leftovers import settle_failures
+from nemo_gym.rollouts.lines import Members
+from nemo_gym.rollouts.manifest import write_manifest
+from nemo_gym.rollouts.materialize import read_planned
+from nemo_gym.rollouts.outcome import Rewarded, numbers_of
+from nemo_gym.rollouts.paths import RunFiles
+from nemo_gym.rollouts.prepare import PreparedRun
+from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.record import EndedAttempt
+from nemo_gym.rollouts.sink import RolloutSink
+from nemo_gym.rollouts.summary import AgentReport, report_of, write_summary
+from nemo_gym.telemetry.live import live_counts
+
+__all__ = ["RunReport", "collect_run", "progress_of"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """How a run ended."""
+
+    status: Literal["completed", "interrupted"]
+    planned: int
+    finished: int
+    """Rollouts with a reward, those of earlier sessions included."""
+    failed: Mapping[str, int]
+    """Rollouts without one, by failure class."""
+    agents: tuple[AgentReport, ...]
+    files: RunFiles
+    wall_s: float
+    """Of this session, in seconds."""
+    warnings: tuple[str, ...]
+
+    @property
+    def pending(self) -> int:
+        """Return how many rollouts have neither a reward nor a failure."""
+        return self.planned - self.finished - sum(self.failed.values())
+
+    @property
+    def exit_code(self) -> int:
+        """Return 0 when all were rewarded, 1 when some failed, 130 when interrupted."""
+        if self.status == "interrupted":
+            return 130
+        return 0 if self.finished == self.planned else 1
+
+
+def progress_of(run: PreparedRun) -> Progress:
+    """Return the counts of a session of `run` that is about to begin."""
+    return Progress(
+        total=run.manifest.inputs.rollouts,
+        done_before=run.index.finished,
+        reward_before=run.aggregator.reward_total,
+    )
+
+
+async def collect_run(
+    run: PreparedRun,
+    client: RunClient,
+    *,
+    options: CollectOptions | None = None,
+    stop: StopSignal | None = None,
+    progress: Progress | None = None,
+) -> RunReport:
+    """Run every rollout that is still to be done and bring the run's files to their end.
+
+    Raises `OutputUnusable` when rows cannot be written; the run can be resumed then.
+    """
+    began = time.monotonic()
+    stop = stop or StopSignal()
+    progress = progress or progress_of(run)
+    live_counts().rollouts.planned = progress.total - progress.done_before
+    try:
+        await _collect(run, client, options or CollectOptions(), stop, progress)
+        return await _finish(run, client, stop, progress, began)
+    except BaseException as error:
+        status = "failed" if isinstance(error, Exception) else "interrupted"
+        run.manifest.end_session(status, time.time())
+        with contextlib.suppress(OSError):
+            write_manifest(run.files.manifest, run.manifest)
+        raise
+
+
+async def _collect(
+    run: PreparedRun,
+    client: RunClient,
+    options: CollectOptions,
+    stop: StopSignal,
+    progress: Progress,
+) -> None:
+    hooks, is_used = _hooks(run, progress)
+    planned = read_planned(run.files.materialized)
+    attempts = run.index.pending(planned, run.request.max_rollout_attempts, is_used)
+    with contextlib.closing(planned), _sink(run.files) as sink:
+        collector = Collector(client, sink, progress, options=options, hooks=hooks, stop=stop)
+        await collector.run(attempts)
+
+
+def _hooks(run: PreparedRun, progress: Progress) -> tuple[Hooks, Callable[[RolloutId], bool]]:
+    def finished(ended: EndedAttempt, members: Members) -> None:
+        planned = ended.attempt.planned
+        if isinstance(ended.outcome, Rewarded):
+            run.index.add_finished(planned.pair)
+            numbers = numbers_of(members, planned.agent, planned.task_index, run.row_keys)
+            run.aggregator.add(numbers)
+        else:
+            run.index.add_failure(planned.pair, members)
+
+    if run.capture_dir is None:
+        return Hooks(finished=finished), lambda _: False
+    # Capture's room is imported only by a run that captures.
+    from nemo_gym.rollouts.evidence import Evidence  # noqa: PLC0415
+
+    evidence = Evidence([run.capture_dir], progress)
+    is_first = len(run.manifest.sessions) == 1
+    hooks = replace(evidence.hooks(), finished=finished)
+    return hooks, (lambda _: False) if is_first else evidence.is_used
+
+
+@contextlib.contextmanager
+def _sink(files: RunFiles) -> Iterator[RolloutSink]:
+    sink = RolloutSink(files.output, files.failures)
+    try:
+        yield sink
+    finally:
+        sink.close()
+
+
+async def _finish(
+    run: PreparedRun,
+    client: RunClient,
+    stop: StopSignal,
+    progress: Progress,
+    began: float,
+) -> RunReport:
+    try:
+        failed = settle_failures(run.files, run.index, run.aggregator)
+        agents = [
+            report_of(summary, await _environment(run, client, summary.agent, stop))
+            for summary in run.aggregator.summaries()
+        ]
+        write_summary(run.files.aggregate, agents)
+        planned = run.manifest.inputs.rollouts
+        pending = planned - run.index.finished - failed.total()
+        status: Literal["completed", "interrupted"] = (
+            "interrupted" if stop.draining and pending else "completed"
+        )
+        run.manifest.counts = {
+            "planned": planned,
+            "finished": run.index.finished,
+            "failed": failed.total(),
+            "failed_by_class": dict(failed),
+            "pending": pending,
+        }
+        run.manifest.end_session(status, time.time())
+        write_manifest(run.files.manifest, run.manifest)
+    except OSError as error:
+        raise OutputUnusable(
+            f"the results cannot be written: {error.strerror or error}",
+            where=str(error.filename or run.files.output),
+            mend="make room or permit writing there, then go on with --resume",
+        ) from error
+    return RunReport(
+        status=status,
+        planned=planned,
+        finished=run.index.finished,
+        failed=failed,
+        agents=tuple(agents),
+        files=run.files,
+        wall_s=time.monotonic() - began,
+        warnings=_warnings(run, progress),
+    )
+
+
+async def _environment(
+    run: PreparedRun, client: RunClient, agent: str, stop: StopSignal
+) -> EnvironmentMetrics:
+    if stop.stopping:
+        return EnvironmentMetrics(notes=("the run was stopped: the environment was not asked",))
+    return await ask_environment(client, agent, run.files.output)
+
+
+def _warnings(run: PreparedRun, progress: Progress) -> tuple[str, ...]:
+    if run.capture_dir is None or not progress.ended:
+        return ()
+    if progress.captured_calls == 0:
+        servers_dir = run.manifest.config.get("model_call_capture_dir")
+        return (
+            "CAPTURE IS ON, BUT NOT ONE MODEL CALL WAS CAPTURED. "
+            f"Rollouts were looked up in {run.capture_dir}; "
+            f"the model servers were told to write to {servers_dir}. "
+            "Do agents call a model server of this run, under the /ng-rollout/<id>/ prefix, and is "
+            "that the same directory on every machine?",
+        )
+    if progress.without_calls:
+        return (f"{progress.without_calls} rollouts ended without one captured model call",)
+    return ()
