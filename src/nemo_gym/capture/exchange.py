@@ -63,7 +63,7 @@ def exchange_line(
         "dialect": tapped.dialect.name,
         "model_ref": {"type": "responses_api_models", "name": model_ref_name},
         "started_at": tapped.started_at,
-        "completed_at": tapped.started_at + tapped.latency_ms / 1000,
+        "completed_at": round(tapped.started_at + tapped.latency_ms / 1000, 6),
         "latency_ms": round(tapped.latency_ms, 3),
         "latency_ttft_ms": _rounded(tapped.latency_ttft_ms),
         "status_code": tapped.status,

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
-import brotli
+import brotli  # pyright: ignore[reportMissingTypeStubs]
 import zstandard
 
 __all__ = ["ContentDecoder", "UndecodableBody", "parse_encodings"]
@@ -34,7 +34,7 @@ class _Zlib:
     def __init__(self, wbits: int | None) -> None:
         """Take the window bits of zlib; None finds out whether a frame is there."""
         self._wbits = wbits
-        self._head = b""
+        self._head: bytes = b""
         self._inflate = zlib.decompressobj(wbits or zlib.MAX_WBITS)
 
     def decode(self, chunk: bytes, room: int) -> bytes:
