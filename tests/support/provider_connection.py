@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]  # uvloop has its own class
         self.provider.counts.connections += 1
-        self.provider.connections.add(transport)
+        self.provider.connections.add(self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.provider.connections.discard(self.transport)

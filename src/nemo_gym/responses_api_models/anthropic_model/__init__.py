@@ -1,0 +1,1 @@
+"""The `anthropic_model` model type."""

@@ -1,0 +1,1 @@
+"""The `openai_model` model type."""

@@ -1,0 +1,1 @@
+"""The `vllm_model` model type."""

@@ -1,0 +1,39 @@
+"""A model server in front of vLLM, which speaks Chat, Responses and Messages itself."""
+
+from pydantic import Field
+
+from nemo_gym.servers.forward_server import ForwardingModel
+from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+
+__all__ = ["VLLMModel", "VLLMModelConfig"]
+
+
+class VLLMModelConfig(ProviderConfig):
+    """Settings of a `vllm_model`."""
+
+    base_url: str | list[str]
+    """URL of the server, with or without `/v1`; several are replicas."""
+    api_key: str | None = Field(default=None, repr=False)
+    """What `vllm serve --api-key` was given. None: what clients send is passed on."""
+    model: str | None = None
+    """Name set in every call, as served (`--served-model-name`); None: the one clients send."""
+
+
+class VLLMModel(ForwardingModel):
+    """Forwards Chat Completions, Responses and Messages."""
+
+    config: VLLMModelConfig
+
+    def provider(self) -> Provider:
+        """Return the provider of the settings."""
+        config = self.config
+        return config.provider(
+            config.base_url,
+            ("chat", "responses", "messages"),
+            model=config.model,
+            key=Key.bearer(config.api_key),
+        )
+
+
+if __name__ == "__main__":
+    VLLMModel.run_webserver()

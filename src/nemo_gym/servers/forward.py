@@ -1,0 +1,300 @@
+"""From a model route to a provider that speaks the same dialect: bytes pass as they come.
+
+A raw ASGI request goes in, the provider's answer goes out, JSON or SSE, chunk by chunk. What is
+changed on the way: the `model` in the request, credentials, hop-by-hop headers. What fails before
+the answer began is told in the client's dialect; what breaks after breaks the client's connection
+too, since an orderly end would be a lie.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.capture.facts import CALL_FACTS, CallFacts
+from nemo_gym.errors import CallTimeout, TransportError
+from nemo_gym.ids import current_rollout_id
+from nemo_gym.servers.context import raw_path_of
+from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
+from nemo_gym.servers.forward_headers import header, hide_key, request_headers, response_headers
+from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
+from nemo_gym.servers.forward_replicas import Replica, in_turn
+from nemo_gym.servers.forward_tries import Answered, ProviderCaller, Unanswered, Way
+from nemo_gym.servers.guard import DisconnectGuard
+from nemo_gym.servers.provider import Provider
+from nemo_gym.servers.raw import RawRoute
+from nemo_gym.transport.base import Call, RawHeaders, Transport
+from nemo_gym.transport.http import HttpTransport
+from nemo_gym.wire.dialects import DIALECTS, Dialect, dialect_named, dialect_of_route
+
+__all__ = ["Forwarder"]
+
+_LOG = logging.getLogger(__name__)
+_ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_JSON: RawHeaders = [(b"content-type", b"application/json")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One client's request, as far as forwarding is concerned."""
+
+    method: str
+    path: bytes
+    """Undecoded, without rollout prefix and query."""
+    query: bytes
+    headers: RawHeaders
+    body: bytes
+    dialect: Dialect
+    """In which errors are told."""
+    is_model_call: bool
+    facts: CallFacts | None
+
+
+class Forwarder:
+    """Forwards the model routes of one server to one provider.
+
+    `routes()` go into a server's stack, whose disconnect guard cancels a call when its client goes
+    away; the forwarder itself is an ASGI app that brings a guard of its own.
+    """
+
+    def __init__(
+        self, provider: Provider, *, transports: Sequence[Transport] | None = None
+    ) -> None:
+        self.provider = provider
+        if transports is None:
+            transports = [HttpTransport(a, limits=provider.limits) for a in provider.addresses]
+        pairs = zip(provider.addresses, transports, strict=True)
+        self._replicas = [Replica(address, transport) for address, transport in pairs]
+        self._caller = ProviderCaller(provider.retry)
+        model = provider.members.always.get("model")
+        self._model_only = Members({} if model is None else {"model": model})
+        self._neutral = cast("Dialect", dialect_named(provider.dialects[0]))
+        self._guarded = DisconnectGuard(self.forward)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request by itself, outside any stack."""
+        if scope["type"] == "http":
+            await self._guarded(scope, receive, send)
+
+    def routes(self) -> list[RawRoute]:
+        """Return the routes of a model server, those included that only explain themselves."""
+        paths = [dialect.route.decode() for dialect in DIALECTS]
+        paths += [f"{path}/{{rest:path}}" for path in paths]
+        paths += [path.removeprefix("/v1") for path in paths[:3]]
+        paths += ["/v1/models", "/v1/{rest:path}"]
+        app: ASGIApp = self.forward
+        return [RawRoute(path, app, _ALL_METHODS) for path in paths]
+
+    async def aclose(self) -> None:
+        """Close the connections to the provider."""
+        for replica in self._replicas:
+            await replica.transport.aclose()
+
+    async def fetch(self, dialect: Dialect, body: bytes) -> tuple[int, RawHeaders, bytes]:
+        """Ask the provider for one model call and return status, headers and whole body.
+
+        For callers in this process; raises `Unanswered`, or `TransportError` for half an answer.
+        """
+        request = _Request("POST", dialect.route, b"", _JSON, body, dialect, True, None)
+        answered = await self._caller.ask(self._ways(request))
+        try:
+            whole = answered.begun + await answered.reply.read()
+        finally:
+            await answered.reply.aclose()
+        if answered.reply.status >= 400:
+            whole = hide_key(whole, self.provider)
+        return answered.reply.status, answered.reply.headers, whole
+
+    async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request with what the provider answers."""
+        path = raw_path_of(scope)
+        exact = dialect_of_route(path)
+        body = await _body(receive)
+        if body is None:
+            return  # the client went away before it had asked
+        request = _Request(
+            method=scope["method"],
+            path=path,
+            query=scope["query_string"],
+            headers=scope["headers"],
+            body=body,
+            dialect=exact or _dialect_under(path) or self._neutral,
+            is_model_call=exact is not None,
+            facts=(scope.get("extensions") or {}).get(CALL_FACTS),
+        )
+        try:
+            answered = await self._ask(request)
+        except Refused as refused:
+            await _refuse(request, refused.refusal, send)
+            return
+        await self._relay(request, answered, send)
+
+    async def _ask(self, request: _Request) -> Answered:
+        """Return the provider's answer; raises `Refused` where there is none."""
+        refusal = refusal_for(self.provider, request.dialect, request.method, request.path)
+        if refusal is not None:
+            raise Refused(refusal)
+        ways = self._ways(request)
+        facts = request.facts
+        try:
+            answered = await self._caller.ask(ways, facts)
+        except Unanswered as unanswered:
+            if facts is not None and unanswered.partial:
+                partial = hide_key(unanswered.partial, self.provider)
+                facts.notes["upstream_body"] = partial.decode("utf-8", "replace")
+            raise Refused(not_answered(unanswered)) from unanswered
+        if facts is not None:
+            facts.source = "upstream"
+        return answered
+
+    def _ways(self, request: _Request) -> list[Way]:
+        """Return the call for each replica, the one to ask first at the front.
+
+        Raises `Refused` for a body that cannot be read.
+        """
+        body, unpacked = self._body(request)
+        route = request.path.decode("latin-1")
+        if request.query:
+            route += f"?{request.query.decode('latin-1')}"
+        ways: list[Way] = []
+        for replica in in_turn(self._replicas, current_rollout_id()):
+            headers = request_headers(
+                request.headers,
+                self.provider,
+                replica.address,
+                messages=request.dialect.name == "messages",
+            )
+            if unpacked:
+                headers = [pair for pair in headers if pair[0] != b"content-encoding"]
+            call = Call(request.method, replica.address.target(route), headers, body)
+            ways.append((replica, call))
+        return ways
+
+    def _body(self, request: _Request) -> tuple[bytes, bool]:
+        """Return the body for the provider, and whether it was compressed and is no more."""
+        members = self.provider.members if request.is_model_call else self._model_only
+        body = request.body
+        if not (body and members and request.method == "POST"):
+            return body, False
+        encoding = header(request.headers, b"content-encoding")
+        if encoding is not None:
+            body = _unpacked(body, encoding, self.provider.max_body_bytes)
+        return members.put_into(body), encoding is not None
+
+    async def _relay(self, request: _Request, answered: Answered, send: Send) -> None:
+        reply, body = answered.reply, answered.begun
+        headers = response_headers(reply.headers)
+        hides = reply.status >= 400
+        if hides:
+            headers, body = _without_key(headers, body, self.provider, whole=reply.ended)
+        try:
+            await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+            while not reply.ended:
+                if body:
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                body = await reply.chunk()
+                if hides:
+                    body = hide_key(body, self.provider)
+            await send({"type": "http.response.body", "body": body})
+        except TransportError as problem:
+            _note_break(request.facts, problem)
+            raise
+        finally:
+            await reply.aclose()
+
+
+class Refused(Exception):
+    """The client gets this server's own answer."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+async def _refuse(request: _Request, refusal: Refusal, send: Send) -> None:
+    if request.facts is not None:
+        request.facts.source = "local"
+        request.facts.local_reason = refusal.code
+        request.facts.error_category = refusal.category
+    if refusal.status >= 500:
+        _LOG.warning("%s %s: %s", request.method, request.path.decode("latin-1"), refusal.message)
+    body = refusal.body(request.dialect)
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refusal.status,
+            "headers": refusal.headers(len(body)),
+        }
+    )
+    if request.method == "HEAD":
+        body = b""
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return the whole request body; None when the client went away before its end."""
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
+    name = encoding.decode("latin-1")
+    try:
+        return decoded(body, name, limit)
+    except LookupError:
+        message = f"content-encoding {name!r} is not known; known are {', '.join(encodings())}"
+        raise Refused(Refusal(415, message, "encoding_unknown")) from None
+    except BodyTooLarge as problem:
+        raise Refused(Refusal(413, str(problem), "body_too_large")) from None
+    except ValueError as problem:
+        message = f"the request body cannot be unpacked: {problem}"
+        raise Refused(Refusal(400, message, "body_undecodable")) from None
+
+
+def _without_key(
+    headers: RawHeaders, body: bytes, provider: Provider, *, whole: bool
+) -> tuple[RawHeaders, bytes]:
+    """Return an error answer in which the server's own key cannot be read.
+
+    `whole`: nothing follows `body`; otherwise its length is no longer known.
+    """
+    if provider.key is None or provider.key.needle is None:
+        return headers, body
+    headers = [(name, hide_key(value, provider)) for name, value in headers]
+    encoding = header(headers, b"content-encoding")
+    plain = body
+    if whole and encoding is not None:
+        try:
+            plain = decoded(body, encoding.decode("latin-1"), provider.max_body_bytes)
+        except (LookupError, ValueError):
+            return headers, body
+    hidden = hide_key(plain, provider)
+    if whole and hidden == plain:
+        return headers, body
+    if not whole:
+        return [pair for pair in headers if pair[0] != b"content-length"], hidden
+    framing = (b"content-length", b"content-encoding")
+    headers = [pair for pair in headers if pair[0] not in framing]
+    return [*headers, (b"content-length", b"%d" % len(hidden))], hidden
+
+
+def _dialect_under(path: bytes) -> Dialect | None:
+    """Return the dialect that a client at this path speaks, as far as the path tells."""
+    return next((dialect for dialect in DIALECTS if dialect.route[3:] in path), None)
+
+
+def _note_break(facts: CallFacts | None, problem: TransportError) -> None:
+    if facts is None:
+        return
+    if facts.attempts:
+        facts.attempts[-1].error = f"{type(problem).__name__}: {problem}"
+    if isinstance(problem, CallTimeout):
+        facts.error_category = "timeout"

@@ -1,0 +1,131 @@
+"""A model server in front of one provider: the forwarder in the stack of a model server.
+
+A component derives from `ForwardingModel` and says which provider: its settings in, a `Provider`
+out. The three methods of a model server are there for code that calls them without HTTP.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from functools import cached_property
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from nemo_gym.errors import TransportError
+from nemo_gym.servers.forward import Forwarder
+from nemo_gym.servers.forward_headers import request_headers
+from nemo_gym.servers.forward_tries import Unanswered
+from nemo_gym.servers.model import ModelServer, SimpleResponsesAPIModel
+from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
+from nemo_gym.servers.openai_responses import NeMoGymResponse
+from nemo_gym.servers.provider import Provider
+from nemo_gym.servers.raw import RawRoute
+from nemo_gym.transport.address import Address
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.http import HttpTransport, Limits
+from nemo_gym.transport.outgoing import json_bytes
+from nemo_gym.transport.server_client import CallFailed, ServerResponse
+from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
+
+__all__ = ["ForwardingModel"]
+
+_AT_START_S = 3.0
+
+
+class ForwardingModel(SimpleResponsesAPIModel):
+    """Forwards the dialects that its provider speaks, streaming included."""
+
+    @abstractmethod
+    def provider(self) -> Provider:
+        """Return the provider that this server stands before."""
+
+    @cached_property
+    def forwarder(self) -> Forwarder:
+        """The one forwarder of this server."""
+        return Forwarder(self.provider())
+
+    def model_routes(self) -> Iterable[RawRoute]:
+        """Return the forwarder's routes."""
+        return self.forwarder.routes()
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app: raw routes only, since the forwarder has one for every dialect."""
+        app = ModelServer.setup_webserver(self)
+        inner = app.router.lifespan_context
+
+        @asynccontextmanager
+        async def closing(served: FastAPI) -> AsyncGenerator[Any]:
+            async with inner(served) as state:
+                yield state
+            await self.forwarder.aclose()
+
+        app.router.lifespan_context = closing
+        return app
+
+    async def provider_problem(self) -> str | None:
+        """Return one line when the provider cannot be used as things are; None when it answers.
+
+        Takes three seconds at most.
+        """
+        provider = self.forwarder.provider
+        problems = await asyncio.gather(*(_problem(provider, at) for at in provider.addresses))
+        found = [problem for problem in problems if problem is not None]
+        return f"{self.config.name}: {'; '.join(found)}" if found else None
+
+    async def responses(self, body: Any) -> NeMoGymResponse:
+        """Return the provider's answer to a Responses create request (a model or a mapping)."""
+        return NeMoGymResponse.model_validate_json(await self._ask(RESPONSES, body))
+
+    async def chat_completions(self, body: Any) -> NeMoGymChatCompletion:
+        """Return the provider's answer to a Chat Completions create request."""
+        return NeMoGymChatCompletion.model_validate_json(await self._ask(CHAT, body))
+
+    async def messages(self, body: Any) -> Any:
+        """Return the provider's answer to a Messages create request, as a JSON object."""
+        answer = ServerResponse(200, [], await self._ask(MESSAGES, body), **_named(self, MESSAGES))
+        return await answer.json()
+
+    async def _ask(self, dialect: Dialect, body: BaseModel | Any) -> bytes:
+        """Return the whole body of a successful answer.
+
+        Raises `CallFailed` for an error status, `TransportError` where no answer came.
+        """
+        try:
+            status, headers, answer = await self.forwarder.fetch(dialect, json_bytes(body))
+        except Unanswered as unanswered:
+            raise unanswered.problem from None
+        response = ServerResponse(status, headers, answer, **_named(self, dialect))
+        if not response.ok:
+            raise CallFailed(response)
+        return answer
+
+
+def _named(server: ForwardingModel, dialect: Dialect) -> dict[str, Any]:
+    path = dialect.route.decode()
+    return {
+        "method": "POST",
+        "url": server.forwarder.provider.addresses[0].origin + path,
+        "url_path": path,
+        "server_name": server.config.name,
+        "server_kind": "responses_api_models",
+    }
+
+
+async def _problem(provider: Provider, address: Address) -> str | None:
+    messages = provider.dialects[0] == MESSAGES.name
+    headers = request_headers((), provider, address, messages=messages)
+    transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
+    try:
+        reply = await transport.send(Call("GET", address.target("/v1/models"), headers))
+        await reply.aclose()
+    except TransportError as problem:
+        return f"the provider does not answer: {problem}"
+    finally:
+        await transport.aclose()
+    if reply.status in (401, 403):
+        what = f"the provider at {address.origin} refuses the key ({reply.status})"
+        return f"{what}; check policy_api_key in env.yaml"
+    return None

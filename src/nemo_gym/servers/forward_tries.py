@@ -1,0 +1,141 @@
+"""Asking a provider, again where that may help, until an answer is worth passing on.
+
+An answer is handed over once its first body bytes have come, so that a provider that fails before
+can be asked again or reported in the client's dialect. Of that which no client can use in part
+(a JSON body, an error) all is awaited, as long as it keeps coming. A stream passes at once.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
+from nemo_gym.errors import TransportError
+from nemo_gym.servers.forward_headers import header
+from nemo_gym.transport.base import Call, Reply, Transport
+from nemo_gym.transport.retry import RetryRule, retry_after_s
+
+__all__ = ["Answered", "ProviderCaller", "Unanswered", "Way"]
+
+# A JSON body that comes slower is passed on as it comes: some providers send blanks in between so
+# that the connection stays alive.
+_SETTLE_S = 1.0
+_SETTLE_BYTES = 1 << 20
+_PARTIAL_BYTES = 1 << 16
+
+
+Way = tuple[Transport, Call]
+"""A transport to one replica of a provider, and the call as it goes there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A provider's answer, of which `begun` has been read already."""
+
+    reply: Reply
+    begun: bytes
+
+
+class Unanswered(Exception):
+    """No try ended in an answer; `problem` is what became of the last one."""
+
+    def __init__(self, problem: TransportError, tries: int, took_s: float, partial: bytes) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+        self.tries = tries
+        self.took_s = took_s
+        self.partial = partial
+        """Body bytes that had come before it broke, at most 64 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderCaller:
+    """Asks a provider by one rule. Clock, chance and sleep can be handed in."""
+
+    rule: RetryRule
+    now: Callable[[], float] = time.time
+    chance: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def ask(self, ways: Sequence[Way], facts: CallFacts | None = None) -> Answered:
+        """Return an answer, whatever its status, or raise `Unanswered`.
+
+        Tries take the `ways` in turn. The caller closes the reply. Each try is noted in `facts`.
+        """
+        began, tries = time.monotonic(), 0
+        while True:
+            transport, call = ways[tries % len(ways)]
+            tries += 1
+            pieces: list[bytes] = []
+            answered, problem = None, None
+            try:
+                answered = await self._try(transport, call, facts, pieces)
+            except TransportError as failure:
+                problem = failure
+            if answered is not None and not self.rule.retries(answered.reply.status):
+                return answered
+            elapsed_s = time.monotonic() - began
+            wait_s = self.rule.wait_s(
+                tries=tries,
+                elapsed_s=elapsed_s,
+                jitter=self.chance(),
+                asked_s=retry_after_s(answered.reply.headers, self.now()) if answered else None,
+            )
+            if wait_s is None:
+                if answered is not None:
+                    return answered
+                partial = b"".join(pieces)[:_PARTIAL_BYTES]
+                raise Unanswered(_known(problem), tries, elapsed_s, partial) from problem
+            if answered is not None:
+                await answered.reply.aclose()
+            await self.sleep(wait_s)
+
+    async def _try(
+        self, transport: Transport, call: Call, facts: CallFacts | None, pieces: list[bytes]
+    ) -> Answered:
+        """Try once; body bytes are added to `pieces` as they come."""
+        attempt = UpstreamAttempt(self.now())
+        if facts is not None:
+            facts.attempts.append(attempt)
+        started = time.monotonic()
+        reply = None
+        try:
+            reply = await transport.send(call)
+            attempt.ms = (time.monotonic() - started) * 1000
+            attempt.status = reply.status
+            await _begin(reply, pieces)
+        except BaseException as failure:
+            if attempt.ms is None:
+                attempt.ms = (time.monotonic() - started) * 1000
+            attempt.error = f"{type(failure).__name__}: {failure}".rstrip(": ")
+            if reply is not None:
+                await reply.aclose()
+            raise
+        return Answered(reply, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+
+async def _begin(reply: Reply, pieces: list[bytes]) -> None:
+    """Read so much of the body as must be known before any of it is passed on."""
+    if reply.ended:
+        return
+    pieces.append(await reply.chunk())
+    if reply.ended or not (reply.status >= 400 or _is_json(reply)):
+        return
+    size = len(pieces[0])
+    try:
+        async with asyncio.timeout(_SETTLE_S):
+            while size < _SETTLE_BYTES and (piece := await reply.chunk()):
+                pieces.append(piece)
+                size += len(piece)
+    except TimeoutError:
+        return
+
+
+def _is_json(reply: Reply) -> bool:
+    return (header(reply.headers, b"content-type") or b"").startswith(b"application/json")
+
+
+def _known(problem: TransportError | None) -> TransportError:
+    return problem if problem is not None else TransportError("no answer")

@@ -1,0 +1,144 @@
+"""A model provider as a model server knows it: where it is, what it speaks, whose key it takes.
+
+Plain values, made from the settings of a model server; the forwarder reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+from pydantic import Field
+
+from nemo_gym.errors import ConfigMistake
+from nemo_gym.servers.forward_body import Members
+from nemo_gym.servers.model import BaseResponsesAPIModelConfig
+from nemo_gym.transport.address import Address, AddressInvalid, parse_address
+from nemo_gym.transport.http import Limits
+from nemo_gym.transport.retry import RetryRule
+from nemo_gym.wire.dialects import DialectName
+
+__all__ = ["MODEL_TYPES_BY_DIALECT", "Key", "Provider", "ProviderConfig"]
+
+MODEL_TYPES_BY_DIALECT: Mapping[DialectName, tuple[str, ...]] = {
+    "responses": ("openai_model", "vllm_model", "local_model"),
+    "chat": ("openai_model", "vllm_model", "local_model"),
+    "messages": ("anthropic_model", "vllm_model"),
+}
+"""Which built-in model types speak a dialect: what to tell a client that asks the wrong one."""
+
+_SHORTEST_SECRET = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A provider's key and the header it travels in."""
+
+    header: bytes
+    """`authorization` or `x-api-key`."""
+    secret: str
+
+    @classmethod
+    def bearer(cls, secret: str | None) -> "Key | None":
+        """Return a key for `Authorization: Bearer`; None for none or an empty one."""
+        return cls(b"authorization", secret.strip()) if secret and secret.strip() else None
+
+    @classmethod
+    def x_api_key(cls, secret: str | None) -> "Key | None":
+        """Return a key for `x-api-key`; None for none or an empty one."""
+        return cls(b"x-api-key", secret.strip()) if secret and secret.strip() else None
+
+    @property
+    def value(self) -> bytes:
+        """The header's value."""
+        scheme = "Bearer " if self.header == b"authorization" else ""
+        return f"{scheme}{self.secret}".encode()
+
+    @property
+    def needle(self) -> bytes | None:
+        """What must never leave the process; None for a placeholder such as `EMPTY`."""
+        return self.secret.encode() if len(self.secret) >= _SHORTEST_SECRET else None
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One provider."""
+
+    addresses: tuple[Address, ...]
+    """Where it is; several are replicas of one another."""
+    dialects: tuple[DialectName, ...]
+    """What it speaks itself; the first one is how errors on neutral routes are told."""
+    key: Key | None = None
+    """None: the credentials that a client sends are passed on."""
+    members: Members = field(default_factory=Members)
+    """What is set in the body of every model call, the model's name first of all."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Added to every call, replacing what the client sent under these names."""
+    limits: Limits = field(default_factory=Limits)
+    retry: RetryRule = field(default_factory=RetryRule)
+    max_body_bytes: int = 256 << 20
+    """Longest request body that is unpacked."""
+
+
+class ProviderConfig(BaseResponsesAPIModelConfig):
+    """Settings that every model server in front of a provider has."""
+
+    extra_body: dict[str, object] = Field(default_factory=dict)
+    """Set in the body of every model call, whatever the client sent."""
+    default_params: dict[str, object] = Field(default_factory=dict)
+    """Set where the client left them out: `temperature`, `max_output_tokens`, …"""
+    extra_headers: dict[str, str] = Field(default_factory=dict)
+    """Added to every call."""
+    connect_timeout_s: float = Field(default=10.0, gt=0)
+    """Until a connection stands, in seconds."""
+    idle_timeout_s: float = Field(default=600.0, gt=0)
+    """Longest silence of the provider, in seconds; an answer may take longer in all."""
+    max_tries: int = Field(default=7, ge=1)
+    """Tries of one call, the first one included."""
+    retry_for_s: float = Field(default=60.0, ge=0)
+    """No try begins later than this after the first, in seconds."""
+    max_connections: int = Field(default=4096, ge=1)
+    """Connections to the provider; calls beyond wait."""
+
+    def provider(
+        self,
+        urls: str | Sequence[str],
+        dialects: tuple[DialectName, ...],
+        *,
+        model: str | None,
+        key: Key | None,
+    ) -> Provider:
+        """Return the provider at `urls`. Raises `ConfigMistake` for one that names no server."""
+        always = {name: orjson.dumps(value) for name, value in self.extra_body.items()}
+        if model:
+            always = {"model": orjson.dumps(model), **always}
+        absent = {name: orjson.dumps(value) for name, value in self.default_params.items()}
+        return Provider(
+            _addresses(urls, self.name),
+            dialects,
+            key,
+            Members(always, absent),
+            self.extra_headers,
+            Limits(
+                connect_s=self.connect_timeout_s,
+                idle_s=self.idle_timeout_s,
+                max_connections=self.max_connections,
+            ),
+            RetryRule(tries=self.max_tries, total_s=self.retry_for_s),
+        )
+
+
+def _addresses(urls: str | Sequence[str], server_name: str) -> tuple[Address, ...]:
+    try:
+        found = [parse_address(url) for url in ([urls] if isinstance(urls, str) else urls)]
+    except AddressInvalid as problem:
+        raise _unusable(server_name, str(problem)) from None
+    if not found:
+        raise _unusable(server_name, "the list is empty")
+    return tuple(found)
+
+
+def _unusable(server_name: str, why: str) -> ConfigMistake:
+    return ConfigMistake(
+        f"the base URL of {server_name} cannot be used: {why}",
+        mend="give it as http://HOST:PORT or https://HOST/v1, in policy_base_url of env.yaml",
+    )
