@@ -134,7 +134,7 @@ class _CapturedCall:
         try:
             await app({**scope, "extensions": extensions}, self.receive, self.send)
         except asyncio.CancelledError:
-            self._watched(lambda now: self._tap.client_gone(now))
+            self._watched(self._client_gone)
             await self._commit()
             raise
         except BaseException:
@@ -150,7 +150,7 @@ class _CapturedCall:
         if message["type"] == "http.request":
             self._watched(lambda _: self._tap.request_body(message.get("body", b"")))
         elif message["type"] == "http.disconnect":
-            self._watched(lambda now: self._tap.client_gone(now))
+            self._watched(self._client_gone)
         return message
 
     async def send(self, message: Message) -> None:
@@ -173,6 +173,9 @@ class _CapturedCall:
             now=now,
             body_limit=self._settings.body_limit,
         )
+
+    def _client_gone(self, now: float) -> None:
+        self._tap.client_gone(now)
 
     def _verdict(self, message: Message, now: float) -> Verdict:
         if message["type"] == "http.response.start":
