@@ -15,7 +15,7 @@ from support.asgi import Client, Script, body, http_scope, start
 SSE = (b"content-type", b"text/event-stream")
 JSON = (b"content-type", b"application/json")
 CHAT = "/ng-rollout/3-1/v1/chat/completions"
-MESSAGES = "/ng-rollout/3-1/v1/messages"
+RESPONSES = "/ng-rollout/3-1/v1/responses"
 ANSWER = b'{"id": "x", "model": "m"}'
 
 
@@ -104,17 +104,17 @@ async def test_an_application_that_raises_leaves_a_row_and_its_exception() -> No
 
 async def test_what_was_held_goes_out_when_the_application_fails_after_it() -> None:
     row, client = await captured(
-        [start(200, SSE), body(b"event: message_stop\n", more=True)], MESSAGES, OSError("x")
+        [start(200, SSE), body(b"event: response.completed\n", more=True)], RESPONSES, OSError("x")
     )
 
-    assert client.data == b"event: message_stop\n"
+    assert client.data == b"event: response.completed\n"
     assert row["status_code"] == 200
 
 
 async def test_what_was_held_for_nothing_goes_out_before_what_follows() -> None:
-    pieces = [b"event: message_stop\n", b'data: {"type": "other"}\n\n', b"data: 1\n\n"]
+    pieces = [b"event: response.completed\n", b'data: {"type": "other"}\n\n', b"data: 1\n\n"]
     _, client = await captured(
-        [start(200, SSE), *(body(piece, more=True) for piece in pieces)], MESSAGES
+        [start(200, SSE), *(body(piece, more=True) for piece in pieces)], RESPONSES
     )
 
     assert client.data == b"".join(pieces)
