@@ -14,7 +14,7 @@ from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.lazy import LazyGroup
 from nemo_gym.errors import GymError, UserMistake
 
-__all__ = ["gym", "main"]
+__all__ = ["gym", "main", "run"]
 
 _HELP = """Run LLM agents in environments, collect rollouts, keep the evidence of every model call.
 
@@ -32,12 +32,13 @@ gym = click.version_option(nemo_gym.__version__, prog_name="gym", message="%(pro
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    sys.exit(_run(given))
+    sys.exit(run(gym, given))
 
 
-def _run(arguments: list[str]) -> int:
+def run(group: click.Group, arguments: list[str]) -> int:
+    """Run one command of `group`; return its exit code, having said what went wrong."""
     try:
-        result = gym.main(arguments, prog_name="gym", standalone_mode=False)
+        result = group.main(arguments, prog_name="gym", standalone_mode=False)
     except click.Abort:
         click.echo("interrupted", err=True)
         return 130
