@@ -22,12 +22,14 @@ from nemo_gym.config.secrets import Redactor
 from nemo_gym.errors import UserMistake
 from nemo_gym.runtime.cell import Cell
 from nemo_gym.runtime.logs import install_logging
+from nemo_gym.runtime.watch import ProcessTelemetry
 
 __all__ = ["main"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Spec:
+    run_id: str
     process: str
     config: RunConfig
     servers: tuple[str, ...]
@@ -43,6 +45,7 @@ class _Spec:
     def parse(cls, line: str) -> "_Spec":
         data: dict[str, Any] = json.loads(line)
         return cls(
+            run_id=data["run_id"],
             process=data["process"],
             config=RunConfig.from_json(data["config"]),
             servers=tuple(data["servers"]),
@@ -62,8 +65,10 @@ class _Status:
         self._fd = fd
 
     def say(self, **facts: object) -> None:
+        left = memoryview(json.dumps(facts).encode() + b"\n")
         try:
-            os.write(self._fd, json.dumps(facts).encode() + b"\n")
+            while left:
+                left = left[os.write(self._fd, left) :]
         except BrokenPipeError:
             return
 
@@ -71,6 +76,7 @@ class _Status:
 async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) -> int:
     cell = Cell(spec.config, spec.addresses)
     try:
+        telemetry = ProcessTelemetry.start(spec.config, spec.process, spec.run_id)
         cell.load(s for s in spec.config.servers if s.name in spec.servers)
     except UserMistake as mistake:
         status.say(mistake=str(mistake))
@@ -81,16 +87,30 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
     sockets = {name: socket.socket(fileno=fd) for name, fd in spec.sockets.items()}
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
-    await cell.start(sockets)
-    try:
-        status.say(ready=True, problems=await cell.provider_problems())
-        waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(control.read())]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-    finally:
-        await cell.stop()
+    async with telemetry.observed_loop():
+        await cell.start(sockets)
+        try:
+            status.say(ready=True, problems=await cell.provider_problems())
+            waits = [
+                asyncio.ensure_future(stopping.wait()),
+                asyncio.ensure_future(_answer_questions(telemetry, status, control)),
+            ]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+        finally:
+            await cell.stop()
+    await asyncio.to_thread(telemetry.shutdown)
     return 0
+
+
+async def _answer_questions(
+    telemetry: ProcessTelemetry, status: _Status, control: asyncio.StreamReader
+) -> None:
+    """Answer the parent until it lets go of the pipe."""
+    while line := await control.readline():
+        question = line.decode().strip()
+        status.say(question=question, answer=telemetry.answer(question))
 
 
 async def _run() -> int:

@@ -31,6 +31,7 @@ _STOP_GRACE_S = 1.5
 class ChildSettings:
     """What all children of a run share."""
 
+    run_id: str
     config: RunConfig
     addresses: Mapping[str, Sequence[str]]
     """Every server of the run and its origins; a child drops those it hosts itself."""
@@ -47,7 +48,7 @@ class ChildProcess:
     settings: ChildSettings
     _process: asyncio.subprocess.Process | None = None
     _status: asyncio.StreamReader = field(default_factory=asyncio.StreamReader)
-    _stopping: bool = False
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def pid(self) -> int | None:
@@ -93,6 +94,15 @@ class ChildProcess:
         """Wait until every server accepts calls; returns what is wrong with providers."""
         return list((await self._expect("ready"))["problems"])
 
+    async def ask(self, question: str) -> Any:
+        """Return the child's answer to one of the questions of `runtime.watch`."""
+        async with self._asking:
+            await self._say(question)
+            # Answers come in the order of the questions, also of one that nobody waits for now.
+            while (said := await self._expect("answer"))["question"] != question:
+                pass
+            return said["answer"]
+
     async def died(self) -> ServerDied:
         """Wait for the process to end by itself; returns how, with the end of its log."""
         if self._process is None:
@@ -102,7 +112,6 @@ class ChildProcess:
 
     async def stop(self, grace_s: float = _STOP_GRACE_S) -> None:
         """Ask the process to stop, and kill its whole session when it does not within `grace_s`."""
-        self._stopping = True
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -148,6 +157,7 @@ class ChildProcess:
         elsewhere = {n: list(a) for n, a in self.settings.addresses.items() if n not in hosted}
         return json.dumps(
             {
+                "run_id": self.settings.run_id,
                 "process": self.plan.name,
                 "config": self.settings.config.to_json(),
                 "servers": hosted,

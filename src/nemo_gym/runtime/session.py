@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.config.secrets import Redactor
-from nemo_gym.runtime.head import HeadApp, ServerEntry
+from nemo_gym.runtime.head import Answer, HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
 from nemo_gym.runtime.placement import ProcessPlan, plan_processes
 from nemo_gym.runtime.processes import ChildProcess, ChildSettings, stop_all
 from nemo_gym.runtime.registry import LiveRun, RunEntry, new_run_id, process_start, state_dir
+from nemo_gym.runtime.watch import ProcessTelemetry, figures_of, metrics_of
 from nemo_gym.servers.serve import AppServer
 from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.server_client import ServerClient
@@ -64,6 +65,8 @@ class RunningServers:
     problems: list[str] = field(default_factory=list)
     """What is wrong already: one line a provider that cannot be reached."""
     children: list[ChildProcess] = field(default_factory=list)
+    figures: Answer | None = None
+    """Figures of every process of the run, as JSON."""
 
     @property
     def agents(self) -> list[str]:
@@ -119,7 +122,10 @@ async def _start(
     head_socket = bind_head(config, free_port=options.free_head_port)
     stack.callback(head_socket.close)
     here = _hosted_here(layout.plans, options)
-    settings = ChildSettings(config, addresses, run.log_dir, options.log_level)
+    telemetry = ProcessTelemetry.start(config, "driver" if here else "parent", run.run_id)
+    stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
+    await stack.enter_async_context(telemetry.observed_loop())
+    settings = ChildSettings(run.run_id, config, addresses, run.log_dir, options.log_level)
     children = [
         ChildProcess(plan, layout.sockets[plan.name], settings)
         for plan in layout.plans
@@ -129,7 +135,16 @@ async def _start(
     client, cell = _client(config, addresses, here)
     stack.push_async_callback(cell.stop if cell else client.aclose)
     problems = await _start_processes(cell, here, children, layout)
-    head = AppServer(HeadApp(run.run_id, config.hidden(), entries), head_socket, "head_server")
+    asks = {child.plan.name: child.ask for child in children}
+    figures = figures_of(telemetry, asks)
+    head_app = HeadApp(
+        run.run_id,
+        config.hidden(),
+        entries,
+        figures=figures,
+        metrics=metrics_of(telemetry, asks),
+    )
+    head = AppServer(head_app, head_socket, "head_server")
     await head.start()
     stack.push_async_callback(head.stop, 0.2)
     return RunningServers(
@@ -141,6 +156,7 @@ async def _start(
         log_dir=run.log_dir,
         problems=problems,
         children=children,
+        figures=figures,
     )
 
 

@@ -1,0 +1,99 @@
+"""What a process of a run shows of its own work: figures for the live view, metrics to scrape.
+
+The parent asks its children over the pipes they were started with, so a run needs no further port.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.runtime.head import Answer
+from nemo_gym.telemetry.exposition import CONTENT_TYPE, Exposition, merge_expositions
+from nemo_gym.telemetry.figures import snapshot
+from nemo_gym.telemetry.observer import observe_event_loop
+from nemo_gym.telemetry.providers import TelemetryHandle, start_telemetry
+from nemo_gym.telemetry.tracing import inject, tracer
+from nemo_gym.transport.server_client import propagate_with
+
+__all__ = ["ASK_FIGURES", "ASK_METRICS", "Ask", "ProcessTelemetry", "figures_of", "metrics_of"]
+
+ASK_FIGURES = "figures"
+ASK_METRICS = "metrics"
+_PATIENCE_S = 2.0
+
+Ask = Callable[[str], Awaitable[Any]]
+"""Puts one of the questions above to a child and returns its answer."""
+
+
+@dataclass(slots=True)
+class ProcessTelemetry:
+    """Telemetry of this process, on or off as the configuration says."""
+
+    process: str
+    handle: TelemetryHandle
+
+    @classmethod
+    def start(cls, config: RunConfig, process: str, run_id: str) -> "ProcessTelemetry":
+        """Begin as the `telemetry` section says; raises `UserMistake` for a wrong one."""
+        section = config.tree.get("telemetry")
+        settings = section if isinstance(section, Mapping) else {}
+        service = "nemo_gym.driver" if process == "driver" else "nemo_gym.server"
+        handle = start_telemetry(settings, service_name=service, instance=f"{run_id}/{process}")
+        if tracer() is not None:
+            propagate_with(inject)
+        return cls(process, handle)
+
+    def observed_loop(self) -> AbstractAsyncContextManager[None]:
+        """Return the context in which this process's event loop is measured."""
+        return observe_event_loop("driver" if self.process == "driver" else "server")
+
+    def answer(self, question: str) -> Any:
+        """Answer one of the questions as a JSON value."""
+        if question == ASK_FIGURES:
+            return asdict(snapshot(self.process))
+        return self.handle.exposition()
+
+    def shutdown(self) -> None:
+        """Send what is recorded, within the budget of telemetry's end."""
+        propagate_with(None)
+        self.handle.shutdown()
+
+
+def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:
+    """Return what the head server answers to `GET /figures`."""
+
+    async def answer() -> tuple[str, bytes]:
+        told = await _ask_all(children, ASK_FIGURES)
+        processes = [own.answer(ASK_FIGURES), *(value for _, value in told)]
+        return "application/json", json.dumps({"processes": processes}).encode()
+
+    return answer
+
+
+def metrics_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer | None:
+    """Return what the head server answers to `GET /metrics`; None where nothing is exported."""
+    if own.handle.instance_id is None:
+        return None
+
+    async def answer() -> tuple[str, bytes]:
+        told = await _ask_all(children, ASK_METRICS)
+        parts = [(own.process, own.answer(ASK_METRICS)), *told]
+        text = merge_expositions(Exposition(t, {"process": name}) for name, t in parts)
+        return CONTENT_TYPE, text.encode()
+
+    return answer
+
+
+async def _ask_all(children: Mapping[str, Ask], question: str) -> Sequence[tuple[str, Any]]:
+    """Ask every child; one that is gone or too busy is left out."""
+    asked = [asyncio.wait_for(ask(question), _PATIENCE_S) for ask in children.values()]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    return [
+        (name, value)
+        for name, value in zip(children, answers, strict=True)
+        if not isinstance(value, BaseException)
+    ]
