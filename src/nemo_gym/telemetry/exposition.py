@@ -54,7 +54,7 @@ def merge_expositions(parts: Iterable[Exposition]) -> str:
     for part in parts:
         prefix = ",".join(f'{_label(k)}="{_escaped(v)}"' for k, v in part.labels.items())
         family, known = "", False
-        for line in part.text.splitlines():
+        for line in part.text.split("\n"):
             if line.startswith("# "):
                 name = line.split(" ", 3)[2]
                 if name != family:

@@ -1,0 +1,122 @@
+"""Plain histograms and counters: nothing is lost, and the number of series is bounded."""
+
+import math
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.telemetry.series import OTHER, CounterSeries, HistogramSeries, PlainHistogram
+
+BOUNDS = (0.5, 1.0, 10.0, 100.0)
+readings = st.lists(st.floats(min_value=0, max_value=1e6), max_size=60)
+
+
+@given(readings)
+def test_every_reading_is_in_exactly_the_bucket_that_its_bounds_say(values: list[float]) -> None:
+    histogram = PlainHistogram(BOUNDS)
+
+    for value in values:
+        histogram.record(value)
+
+    low = -1.0
+    for bound, count in zip((*BOUNDS, float("inf")), histogram.read().counts, strict=True):
+        assert count == sum(low < value <= bound for value in values)
+        low = bound
+    assert histogram.read().total == sum(values)
+
+
+@given(readings, readings)
+def test_what_was_added_since_is_what_was_recorded_since(
+    before: list[float], after: list[float]
+) -> None:
+    histogram, only_after = PlainHistogram(BOUNDS), PlainHistogram(BOUNDS)
+    for value in before:
+        histogram.record(value)
+    earlier = histogram.read()
+    for value in after:
+        histogram.record(value)
+        only_after.record(value)
+
+    assert histogram.read().since(earlier).counts == only_after.read().counts
+    assert only_after.read().plus(earlier).counts == histogram.read().counts
+
+
+@given(readings.filter(bool), st.floats(min_value=0, max_value=1))
+def test_a_quantile_lies_in_the_bucket_of_the_reading_of_that_rank(
+    values: list[float], q: float
+) -> None:
+    histogram = PlainHistogram(BOUNDS)
+    for value in values:
+        histogram.record(value)
+
+    found = histogram.read().quantile(q)
+
+    ordered = sorted(values)
+    exact = ordered[max(0, math.ceil(len(ordered) * q) - 1)]
+    edges = (0.0, *BOUNDS)
+    low = max(edge for edge in edges if edge <= min(exact, BOUNDS[-1]))
+    high = min((bound for bound in BOUNDS if bound >= exact), default=BOUNDS[-1])
+    assert found is not None
+    assert low - 1e-9 <= found <= high + 1e-9 or exact in edges
+
+
+def test_no_reading_has_no_quantile() -> None:
+    assert PlainHistogram(BOUNDS).read().quantile(0.5) is None
+
+
+@given(st.lists(st.text(max_size=8), max_size=400))
+def test_whatever_values_come_the_series_are_bounded_and_the_sum_is_exact(
+    values: list[str],
+) -> None:
+    counter = CounterSeries("c", "{c}", ("model",))
+    histogram = HistogramSeries("h", "s", BOUNDS, ("model",))
+
+    for value in values:
+        counter.add(2, value)
+        histogram.record(0.7, value)
+
+    counts, held = counter.read(), histogram.read()
+    assert sum(count for _, count in counts) == 2 * len(values)
+    assert sum(reading.count for _, reading in held) == len(values)
+    assert max(len(counts), len(held)) <= counter.described.limit + 1
+
+
+def test_what_is_beyond_the_limit_is_counted_as_other() -> None:
+    counter = CounterSeries("c", "{c}", ("model",))
+    histogram = HistogramSeries("h", "s", BOUNDS, ("model",))
+
+    for number in range(1000):
+        counter.add(1, f"model-{number}")
+        histogram.record(1.0, f"model-{number}")
+
+    beyond = 1000 - counter.described.limit
+    assert {labels["model"]: n for labels, n in counter.read()}[OTHER] == beyond
+    assert {labels["model"]: r.count for labels, r in histogram.read()}[OTHER] == beyond
+
+
+def test_a_value_that_is_not_known_leaves_its_attribute_out() -> None:
+    histogram = HistogramSeries("h", "s", BOUNDS, ("model", "error.type"))
+
+    histogram.record(1.0, "m", None)
+
+    assert [labels for labels, _ in histogram.read()] == [{"model": "m"}]
+
+
+def test_updates_from_several_threads_add_up_exactly() -> None:
+    counter = CounterSeries("c", "{c}", ("model",))
+    histogram = HistogramSeries("h", "s", BOUNDS, ("model",))
+
+    def work() -> None:
+        for number in range(20_000):
+            counter.add(1, "m")
+            histogram.record(float(number % 7), "m")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert counter.read() == [({"model": "m"}, 80_000)]
+    assert histogram.read()[0][1].count == 80_000

@@ -1,0 +1,115 @@
+"""The exporting thread: at its interval, on request, once more at the end, and never in the way."""
+
+import logging
+import threading
+from time import monotonic
+
+import pytest
+
+from nemo_gym.telemetry.export_loop import ExportLoop
+
+
+class Exports:
+    """An export that says what it is told to, and can be waited for."""
+
+    def __init__(self, *, delivers: bool = True) -> None:
+        self.delivers = delivers
+        self.count = 0
+        self.came = threading.Semaphore(0)
+
+    def __call__(self) -> bool:
+        self.count += 1
+        self.came.release()
+        return self.delivers
+
+
+def test_it_exports_at_its_interval() -> None:
+    exports = Exports()
+
+    loop = ExportLoop("nowhere", 0.005, exports)
+    came = [exports.came.acquire(timeout=5) for _ in range(3)]
+    loop.stop(1.0)
+
+    assert all(came)
+
+
+def test_it_exports_on_request_and_says_when_that_is_done() -> None:
+    exports = Exports()
+    loop = ExportLoop("nowhere", 600, exports)
+
+    done = loop.flush(5.0)
+    count = exports.count
+    loop.stop(1.0)
+
+    assert (done, count) == (True, 1)
+
+
+def test_it_exports_once_more_at_the_end() -> None:
+    exports = Exports()
+    loop = ExportLoop("nowhere", 600, exports)
+
+    loop.stop(5.0)
+
+    assert exports.count == 1
+
+
+def test_an_export_that_hangs_is_cut_off_within_the_budget() -> None:
+    released = threading.Event()
+    aborted = threading.Event()
+
+    def hang() -> bool:
+        return released.wait(30)
+
+    loop = ExportLoop("nowhere", 600, hang, abort=aborted.set)
+    begun = monotonic()
+    flushed = loop.flush(0.05)
+    loop.stop(0.2)
+    took = monotonic() - begun
+    released.set()
+
+    assert (flushed, aborted.is_set()) == (False, True)
+    assert took < 1.0
+
+
+def test_a_target_that_cannot_be_reached_is_named_once_with_the_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    exports = Exports(delivers=False)
+    loop = ExportLoop("the collector", 600, exports, reason=lambda: "connection refused")
+
+    for _ in range(5):
+        loop.nudge()
+        exports.came.acquire(timeout=5)
+    exports.delivers = True
+    loop.stop(1.0)
+
+    warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(warnings) == 1
+    assert "the collector (connection refused)" in warnings[0]
+    assert "reaches the collector again" in caplog.text
+
+
+def test_a_failing_target_is_not_waited_for() -> None:
+    exports = Exports(delivers=False)
+    loop = ExportLoop("nowhere", 600, exports)
+    loop.flush(5.0)
+
+    begun = monotonic()
+    flushed = loop.flush(5.0)
+    loop.stop(2.0)
+
+    assert flushed is False
+    assert monotonic() - begun < 2.0
+
+
+def test_an_export_that_raises_is_one_that_was_not_delivered() -> None:
+    def broken() -> bool:
+        raise RuntimeError("encoding failed")
+
+    loop = ExportLoop("nowhere", 600, broken)
+    flushed = loop.flush(5.0)
+    failing = loop.failing
+    loop.stop(1.0)
+
+    assert (flushed, failing) == (True, True)

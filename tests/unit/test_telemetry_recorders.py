@@ -1,0 +1,198 @@
+"""What model calls, capture, rollouts, tools and the transport leave in the numbers."""
+
+import pytest
+
+from nemo_gym.telemetry.live import LiveCounts, live_counts
+from nemo_gym.telemetry.model_calls import count_tokens, model_call_started
+from nemo_gym.telemetry.recorded import Recorded
+from nemo_gym.telemetry.series import CounterSeries, HistogramSeries
+from nemo_gym.telemetry.work import (
+    capture_committed,
+    capture_failed,
+    capture_submitted,
+    connection_waited,
+    rollout_finished,
+    tool_call_ended,
+)
+from support.meters import metering
+
+CALL = {
+    "gen_ai.operation.name": "chat",
+    "gen_ai.provider.name": "openai",
+    "gen_ai.request.model": "gpt-5",
+}
+
+
+class Changes:
+    """How far the always-running counts moved."""
+
+    def __init__(self) -> None:
+        self.before = self.read(live_counts())
+
+    @staticmethod
+    def read(live: LiveCounts) -> dict[str, float]:
+        return {k: v for k, v in vars(live).items() if isinstance(v, int | float)}
+
+    def since(self) -> dict[str, float]:
+        now = self.read(live_counts())
+        return {k: v - self.before[k] for k, v in now.items() if v != self.before[k]}
+
+
+def counts(series: CounterSeries | HistogramSeries) -> list[tuple[dict[str, str], int]]:
+    return [
+        (labels, held if isinstance(held, int) else held.count) for labels, held in series.read()
+    ]
+
+
+def test_a_call_that_succeeds_is_counted_whether_or_not_metrics_are_exported() -> None:
+    changes = Changes()
+
+    call = model_call_started("openai", "gpt-5", stream=False)
+    during = changes.since()
+    call.ended()
+
+    assert during == {"model_calls_in_flight": 1}
+    assert changes.since() == {"model_calls": 1}
+
+
+def test_a_call_ends_once_whatever_is_said_afterwards() -> None:
+    changes = Changes()
+
+    call = model_call_started("openai", "gpt-5", stream=False)
+    call.ended("timeout")
+    call.ended()
+
+    assert changes.since() == {"model_calls": 1, "model_errors": 1}
+
+
+def test_an_exported_call_has_duration_first_chunk_retries_and_error_by_model() -> None:
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        call = model_call_started("openai", "gpt-5", stream=True)
+        call.retried("429")
+        call.first_chunk()
+        call.first_chunk()
+        call.ended("stream_truncated")
+
+    truncated = {**CALL, "error.type": "stream_truncated"}
+    of_model = {k: v for k, v in CALL.items() if k != "gen_ai.operation.name"}
+    assert counts(recorded.model_duration) == [(truncated, 1)]
+    assert counts(recorded.model_first_chunk) == [(CALL, 1)]
+    assert counts(recorded.model_retries) == [({**of_model, "error.type": "429"}, 1)]
+    assert counts(recorded.model_errors) == [({**of_model, "error.type": "stream_truncated"}, 1)]
+
+
+def test_a_call_that_is_no_stream_has_no_time_to_first_chunk() -> None:
+    with metering() as metered:
+        call = model_call_started("openai", "gpt-5", stream=False)
+        call.first_chunk()
+        call.ended()
+
+    assert counts(metered.exporting.recorded.model_first_chunk) == []
+
+
+def test_tokens_are_counted_by_kind_and_unknown_ones_not_at_all() -> None:
+    changes = Changes()
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        count_tokens("openai", "gpt-5", tokens_in=100, tokens_out=None, cache_read=80, reasoning=0)
+
+    kinds = {labels["nemo.gym.token.kind"]: n for labels, n in recorded.model_tokens.read()}
+    usage = [labels["gen_ai.token.type"] for labels, _ in recorded.model_token_usage.read()]
+    assert kinds == {"input": 100, "cache_read": 80, "reasoning": 0}
+    assert usage == ["input"]
+    assert changes.since() == {"tokens_in": 100}
+
+
+def test_a_model_name_of_a_client_is_cut_and_the_series_stay_bounded() -> None:
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        for number in range(1000):
+            model_call_started("openai", f"{number}" + "x" * 5000, stream=False).ended()
+
+    models = [labels["gen_ai.request.model"] for labels, _ in recorded.model_duration.read()]
+    assert len(models) <= 201
+    assert max(map(len, models)) <= 100
+    assert sum(n for _, n in counts(recorded.model_duration)) == 1000
+
+
+def test_a_commit_is_one_batch_with_its_rows_bytes_and_time() -> None:
+    changes = Changes()
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        for _ in range(5):
+            capture_submitted()
+        capture_committed(3, 12_000, 0.004)
+        capture_failed("ENOSPC")
+
+    assert changes.since() == {"rows_submitted": 5, "rows_durable": 3, "rows_failed": 1}
+    assert [(r.count, r.total) for _, r in recorded.commit_rows.read()] == [(1, 3)]
+    assert [(r.count, r.total) for _, r in recorded.commit_bytes.read()] == [(1, 12_000)]
+    assert [(r.count, r.total) for _, r in recorded.commit_duration.read()] == [(1, 4.0)]
+    assert counts(recorded.capture_failures) == [({"error.type": "ENOSPC"}, 1)]
+
+
+def test_rollouts_are_counted_by_outcome() -> None:
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        rollout_finished("rewarded", 2.5)
+        rollout_finished("rewarded", 1.5)
+        rollout_finished("timeout", 60.0)
+
+    outcomes = {
+        labels["nemo.gym.rollout.outcome"]: n for labels, n in counts(recorded.rollouts_finished)
+    }
+    totals = {
+        labels["nemo.gym.rollout.outcome"]: r.total
+        for labels, r in recorded.rollout_duration.read()
+    }
+    assert outcomes == {"rewarded": 2, "timeout": 1}
+    assert totals == {"rewarded": 4000.0, "timeout": 60_000.0}
+
+
+def test_a_tool_that_a_model_made_up_is_no_series_of_its_own() -> None:
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        tool_call_ended("send_mail", 0.1)
+        tool_call_ended("hallucinated_42", 0.0, "unknown_tool")
+
+    names = [labels["gen_ai.tool.name"] for labels, _ in recorded.tool_duration.read()]
+    assert names == ["send_mail", "unknown"]
+
+
+def test_the_wait_for_a_connection_is_recorded() -> None:
+    changes = Changes()
+    with metering() as metered:
+        connection_waited(0.25)
+
+    [(_, wait)] = metered.exporting.recorded.connection_wait.read()
+    assert changes.since() == {"connection_waits": 1, "connection_waited_s": 0.25}
+    assert wait.total == 250.0
+
+
+ALL: list[HistogramSeries | CounterSeries] = [*Recorded().histograms(), *Recorded().counters()]
+
+
+@pytest.mark.parametrize("series", ALL, ids=lambda series: series.described.name)
+def test_no_instrument_has_a_rollout_id_among_its_attributes(
+    series: HistogramSeries | CounterSeries,
+) -> None:
+    keys = series.described.keys
+
+    assert not [key for key in keys if "rollout" in key and key != "nemo.gym.rollout.outcome"]
+    assert not [key for key in keys if key.endswith((".id", ".path", ".url"))]
+
+
+def test_every_instrument_has_a_name_of_its_own() -> None:
+    names = [series.described.name for series in ALL]
+
+    assert len(names) == len(set(names)) == len(vars(Recorded()))
+
+
+def test_a_second_start_begins_with_empty_numbers() -> None:
+    with metering():
+        rollout_finished("rewarded", 1.0)
+    with metering() as again:
+        held = again.exporting.recorded.rollouts_finished.read()
+
+    assert held == []

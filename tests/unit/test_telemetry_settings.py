@@ -1,0 +1,125 @@
+"""The `telemetry` section: what is on, where it goes, and mistakes named by key."""
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from nemo_gym.config import schema
+from nemo_gym.errors import ConfigMistake
+from nemo_gym.telemetry.otlp import OtlpTarget
+from nemo_gym.telemetry.settings import OtlpOptions, TelemetryOptions, telemetry_options
+
+ON = {"metrics": {"enabled": True}}
+
+
+@pytest.fixture(autouse=True)
+def _no_otel_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+
+
+def test_nothing_is_on_by_default() -> None:
+    options = telemetry_options({})
+
+    assert (options.on, options.uses_otlp, options.serves_prometheus) == (False, False, False)
+
+
+def test_metrics_alone_can_be_scraped() -> None:
+    options = telemetry_options(ON)
+
+    assert (options.on, options.uses_otlp, options.serves_prometheus) == (True, False, True)
+
+
+def test_with_a_collector_scraping_is_asked_for_separately() -> None:
+    pushed = telemetry_options({**ON, "otlp": {"endpoint": "http://c:4318"}})
+    both = telemetry_options({**ON, "otlp": {"enabled": True}, "prometheus": {"enabled": True}})
+
+    assert (pushed.uses_otlp, pushed.serves_prometheus) == (True, False)
+    assert (both.uses_otlp, both.serves_prometheus) == (True, True)
+
+
+def test_the_standard_endpoint_variable_is_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+
+    assert telemetry_options(ON).uses_otlp
+
+
+def test_the_standard_switch_turns_everything_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+
+    assert not telemetry_options({**ON, "traces": {"enabled": True}}).on
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ({"metrics": {"enabled": "perhaps"}}, "telemetry.metrics.enabled"),
+        ({"metrics": {"sample_interval_s": 0}}, "telemetry.metrics.sample_interval_s"),
+        ({"traces": {"sample_ratio": 2}}, "telemetry.traces.sample_ratio"),
+        ({"otlp": {"protocol": "carrier-pigeon"}}, "telemetry.otlp.protocol"),
+        ({"metrcs": {}}, "telemetry.metrcs"),
+        ({"metrics": True}, "telemetry.metrics"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_setting_is_named_by_its_key(section: dict[str, Any], key: str) -> None:
+    with pytest.raises(ConfigMistake, match=key):
+        telemetry_options(section)
+
+
+def test_the_configuration_schema_has_the_same_keys_and_defaults() -> None:
+    ours = TelemetryOptions().model_dump()
+    theirs = asdict(schema.TelemetrySettings())
+
+    # Left out, the protocol follows from the environment or the port.
+    ours["otlp"].pop("protocol")
+    theirs["otlp"].pop("protocol")
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "signal", "expected"),
+    [
+        ({"endpoint": "http://c:4318"}, {}, "metrics", ("http", "http://c:4318/v1/metrics")),
+        ({"endpoint": "http://c:4318/"}, {}, "traces", ("http", "http://c:4318/v1/traces")),
+        (
+            {"endpoint": "http://c:4318/v1/metrics"},
+            {},
+            "traces",
+            ("http", "http://c:4318/v1/traces"),
+        ),
+        ({"endpoint": "http://c:4317"}, {}, "metrics", ("grpc", "http://c:4317")),
+        ({"endpoint": "c:4317"}, {}, "metrics", ("grpc", "c:4317")),
+        ({"endpoint": "http://c:4317", "protocol": "http"}, {}, "metrics",
+         ("http", "http://c:4317/v1/metrics")),
+        ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://e:4318"}, "metrics", ("http", None)),
+        ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://e:4317"}, "metrics", ("grpc", None)),
+        ({}, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://e:4317"}, "traces", ("grpc", None)),
+        ({}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "metrics", ("grpc", None)),
+        ({"endpoint": "http://c:9000"}, {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, "traces",
+         ("grpc", "http://c:9000")),
+    ],
+)  # fmt: skip
+def test_a_collector_is_found_from_the_settings_then_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    environment: dict[str, str],
+    signal: Any,
+    expected: tuple[str, str | None],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    target = OtlpTarget.of(OtlpOptions(**options), signal)
+
+    assert (target.protocol, target.endpoint) == expected
+
+
+def test_a_collector_is_shown_without_its_password_and_query() -> None:
+    options = OtlpOptions(endpoint="https://user:hunter2@c.example/otlp?key=s3cret")
+
+    shown = OtlpTarget.of(options, "metrics").shown
+
+    assert shown == "https://c.example/otlp"
