@@ -42,11 +42,6 @@ class EventParser:
         self._skip_lf = False
 
     @property
-    def open(self) -> bool:
-        """Whether whole lines of an event have come that is not dispatched yet."""
-        return self.name is not None or bool(self.data)
-
-    @property
     def partial(self) -> bytes:
         """The line whose end has not come yet."""
         if len(self._tail) > 1:

@@ -47,16 +47,17 @@ class StreamReader:
         assembler = self._assembler
         if assembler.state is StreamState.ENDED:
             return StreamState.ENDED
-        events = self._parser.feed(chunk)
+        parser = self._parser
+        events = parser.feed(chunk)
         if self.first_data_at is None:
             self._look_for_data(events, now)
         else:
             for event in events:
                 assembler.feed(event)
-        if not self._parser.open:
+        if parser.name is None and not parser.data:
             self._state = assembler.state
         elif b"\n" in chunk or b"\r" in chunk:
-            self._state = assembler.lines(self._parser.name, self._parser.data)
+            self._state = assembler.lines(parser.name, parser.data)
         return self._state
 
     def finish(self) -> Assembled:

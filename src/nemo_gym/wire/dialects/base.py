@@ -92,7 +92,9 @@ class Assembler(ABC):
         if not is_object(value):
             self._unparsed += 1
             return
-        kind = _kind(value, name)
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            kind = "" if name is None else name.decode("latin-1")
         if kind not in _KEEPALIVES:
             self.carried_data = True
             self._take(value, kind)

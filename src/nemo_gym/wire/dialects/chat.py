@@ -6,7 +6,7 @@ A stream is a row of chunks that end with `data: [DONE]`. All choices are assemb
 from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, openai_error
 from nemo_gym.wire.dialects.merge import Pieces, merge_entries
 from nemo_gym.wire.dialects.tool_calls import ToolCalls
-from nemo_gym.wire.json import is_array, is_object
+from nemo_gym.wire.json import is_array, is_object, text_of
 
 __all__ = ["CHAT", "ChatAssembler"]
 
@@ -14,7 +14,8 @@ __all__ = ["CHAT", "ChatAssembler"]
 _TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "thinking"})
 # The first value that says something stands: later chunks of some servers carry another id.
 _FIRST = frozenset({"id", "model", "created"})
-_DROPPED = frozenset({"object", "choices", "obfuscation", "error"})
+_DROPPED = frozenset({"object", "obfuscation", "error"})
+_FOREIGN = ("response.", "message_", "content_block_")
 
 
 class _Choice:
@@ -32,32 +33,38 @@ class _Choice:
         self.other: dict[str, object] = {}
 
     def take(self, choice: dict[str, object]) -> None:
-        """Take one chunk's entry for this choice."""
-        delta = choice.get("delta")
+        """Take one chunk's entry for this choice; the entry is used up."""
+        delta, message = choice.pop("delta", None), choice.pop("message", None)
         if not is_object(delta):
             # A server that does not really stream may send the message as a whole.
-            delta = choice.get("message")
+            delta = message
         if is_object(delta):
             for key, piece in delta.items():
-                self._take(key, piece)
+                if key == "content":
+                    self._content(piece)
+                elif key == "role":
+                    self.role = self.role or text_of(piece)
+                else:
+                    self._take(key, piece)
         for key, value in choice.items():
-            if value is None or key in {"index", "delta", "message"}:
-                continue
-            if key == "logprobs":
-                self.logprobs = _joined(self.logprobs, value)
-            elif is_array(value):
-                old = self.other.get(key)
-                self.other[key] = [*old, *value] if is_array(old) else value
-            elif value not in ("", {}):
+            if value is not None and key != "index":
+                self._keep(key, value)
+
+    def _keep(self, key: str, value: object) -> None:
+        """Keep a field of the choice itself: lists grow, the last of other values stands."""
+        if key == "logprobs":
+            self.logprobs = _joined(self.logprobs, value)
+        elif is_array(value):
+            old = self.other.get(key)
+            if is_array(old):
+                old.extend(value)
+            else:
                 self.other[key] = value
+        elif value not in ("", {}):
+            self.other[key] = value
 
     def _take(self, key: str, piece: object) -> None:
-        if key == "content":
-            self._content(piece)
-        elif key == "role":
-            if isinstance(piece, str):
-                self.role = self.role or piece
-        elif key == "tool_calls":
+        if key == "tool_calls":
             if piece:
                 self.calls = self.calls or ToolCalls()
                 self.calls.add(piece)
@@ -113,22 +120,28 @@ def _joined(old: object, new: object) -> object:
 class ChatAssembler(Assembler):
     """Chunks in, one `chat.completion` out."""
 
-    __slots__ = ("_choices", "_top")
+    __slots__ = ("_choices", "_last", "_top")
 
     def __init__(self) -> None:
         super().__init__()
         self._top: dict[str, object] = {}
+        self._last: dict[str, object] = {}
         self._choices: dict[int, _Choice] = {}
 
     def _take(self, event: dict[str, object], kind: str) -> None:
-        choices = event.get("choices")
+        choices = event.pop("choices", None)
         if is_array(choices):
             for entry in choices:
                 if is_object(entry):
                     self._choice(entry.get("index")).take(entry)
-        elif kind.startswith(("response.", "message_", "content_block_")):
+        elif kind.startswith(_FOREIGN):
             self._mismatch = True
             return
+        event.pop("obfuscation", None)
+        if event == self._last:
+            # Chunk after chunk says the same about the whole: nothing to merge.
+            return
+        self._last = event
         if self._ends(event, kind):
             self._fail(event.get("error") or event)
             if not is_array(choices):

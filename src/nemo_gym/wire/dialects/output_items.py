@@ -137,6 +137,11 @@ class Item:
                 _put(self._fields, growth, place, text.text)
         for place, logprobs in self._logprobs.items():
             self._entry("content", place)["logprobs"] = logprobs
+        for key in ("content", "summary"):
+            entries = self._fields.get(key)
+            if is_array(entries) and not self.done:
+                # Some servers count the parts of two items together; that leaves no part empty.
+                self._fields[key] = [entry for entry in entries if entry != {}]
         return self._fields
 
 
