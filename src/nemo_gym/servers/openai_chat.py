@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from nemo_gym.servers.openai_schema import Flag, Number, OpenAISchema, UnknownItem
+from nemo_gym.servers.openai_schema import AnyItem, Flag, Lenient, Number, OpenAISchema
 
 __all__ = [
     "NeMoGymChatCompletion",
@@ -16,64 +16,64 @@ __all__ = [
 class NeMoGymChatCompletionMessage(OpenAISchema):
     """The message of one choice. `tool_calls` are dicts that answer to attributes."""
 
-    role: str = "assistant"
-    content: str | list[UnknownItem] | None = None
-    refusal: str | None = None
-    tool_calls: list[UnknownItem] | None = None
-    reasoning_content: str | None = None
+    role: Lenient[str | None] = None
+    content: Lenient[str | list[AnyItem] | None] = None
+    refusal: Lenient[str | None] = None
+    tool_calls: Lenient[list[AnyItem] | None] = None
+    reasoning_content: Lenient[str | None] = None
 
 
 class NeMoGymChoice(OpenAISchema):
     """One of the n answers."""
 
-    message: NeMoGymChatCompletionMessage
-    index: int | None = None
-    finish_reason: str | None = None
-    logprobs: UnknownItem | None = None
+    message: Lenient[NeMoGymChatCompletionMessage] = None
+    index: Lenient[int | None] = None
+    finish_reason: Lenient[str | None] = None
+    logprobs: AnyItem = None
 
 
 class NeMoGymChatCompletionUsage(OpenAISchema):
     """Tokens of one call; None where the server does not say."""
 
-    prompt_tokens: Number | None = None
-    completion_tokens: Number | None = None
-    total_tokens: Number | None = None
-    prompt_tokens_details: UnknownItem | None = None
-    completion_tokens_details: UnknownItem | None = None
+    prompt_tokens: Lenient[Number | None] = None
+    completion_tokens: Lenient[Number | None] = None
+    total_tokens: Lenient[Number | None] = None
+    prompt_tokens_details: AnyItem = None
+    completion_tokens_details: AnyItem = None
 
 
 class NeMoGymChatCompletion(OpenAISchema):
     """A completion of the model."""
 
     choices: list[NeMoGymChoice]
-    id: str | None = None
-    created: Number | None = None
-    model: str | None = None
-    object: Literal["chat.completion"] | None = None
-    usage: NeMoGymChatCompletionUsage | None = None
-    system_fingerprint: str | None = None
-    service_tier: str | None = None
+    id: Lenient[str | None] = None
+    created: Lenient[Number | None] = None
+    model: Lenient[str | None] = None
+    object: Lenient[Literal["chat.completion"] | None] = None
+    usage: Lenient[NeMoGymChatCompletionUsage | None] = None
+    system_fingerprint: Lenient[str | None] = None
+    service_tier: Lenient[str | None] = None
 
 
 class NeMoGymChatCompletionCreateParamsNonStreaming(OpenAISchema):
     """A create request; messages and tools are kept as they are."""
 
-    messages: list[UnknownItem]
-    model: str | None = None
-    tools: list[UnknownItem] | None = None
-    tool_choice: str | UnknownItem | None = None
-    parallel_tool_calls: Flag | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    n: Number | None = None
-    max_tokens: Number | None = None
-    max_completion_tokens: Number | None = None
-    stop: str | list[str] | None = None
-    seed: Number | None = None
-    logprobs: Flag | None = None
-    top_logprobs: Number | None = None
-    response_format: UnknownItem | None = None
-    metadata: dict[str, Any] | None = None
-    stream: Flag | None = None
-    stream_options: UnknownItem | None = None
-    user: str | None = None
+    messages: list[AnyItem]
+    model: Lenient[str | None] = None
+    tools: Lenient[list[AnyItem] | None] = None
+    tool_choice: AnyItem = None
+    parallel_tool_calls: Lenient[Flag | None] = None
+    temperature: Lenient[Number | None] = None
+    top_p: Lenient[Number | None] = None
+    n: Lenient[Number | None] = None
+    max_tokens: Lenient[Number | None] = None
+    max_completion_tokens: Lenient[Number | None] = None
+    stop: Lenient[str | list[str] | None] = None
+    seed: Lenient[Number | None] = None
+    logprobs: Lenient[Flag | None] = None
+    top_logprobs: Lenient[Number | None] = None
+    response_format: AnyItem = None
+    metadata: Lenient[dict[str, Any] | None] = None
+    stream: Lenient[Flag | None] = None
+    stream_options: AnyItem = None
+    user: Lenient[str | None] = None

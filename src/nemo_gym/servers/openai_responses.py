@@ -6,10 +6,11 @@ from pydantic import Discriminator, Tag
 
 from nemo_gym.servers.openai_schema import (
     FIRST_FITTING,
+    AnyItem,
     Flag,
+    Lenient,
     Number,
     OpenAISchema,
-    UnknownItem,
     field_of,
     tag_of,
 )
@@ -39,17 +40,17 @@ class NeMoGymEasyInputMessage(OpenAISchema):
     """A message by role and text, as people write them; without `type` on the wire as a rule."""
 
     role: str
-    content: str | list[UnknownItem] | None = None
-    type: Literal["message"] | None = None
+    content: Lenient[str | list[AnyItem] | None] = None
+    type: Lenient[Literal["message"] | None] = None
 
 
 class NeMoGymMessage(OpenAISchema):
     """An input message whose content is a list of parts (`input_text`, `input_image`, …)."""
 
     role: str
-    content: list[UnknownItem] | str
+    content: list[AnyItem] | str
     type: Literal["message"] = "message"
-    status: str | None = None
+    status: Lenient[str | None] = None
 
 
 class NeMoGymResponseOutputText(OpenAISchema):
@@ -57,8 +58,8 @@ class NeMoGymResponseOutputText(OpenAISchema):
 
     text: str
     type: Literal["output_text"] = "output_text"
-    annotations: list[UnknownItem] | None = None
-    logprobs: list[UnknownItem] | None = None
+    annotations: Lenient[list[AnyItem] | None] = None
+    logprobs: Lenient[list[AnyItem] | None] = None
 
 
 class NeMoGymResponseOutputRefusal(OpenAISchema):
@@ -69,9 +70,9 @@ class NeMoGymResponseOutputRefusal(OpenAISchema):
 
 
 OutputPart = Annotated[
-    Annotated[NeMoGymResponseOutputText | UnknownItem, FIRST_FITTING, Tag("output_text")]
-    | Annotated[NeMoGymResponseOutputRefusal | UnknownItem, FIRST_FITTING, Tag("refusal")]
-    | Annotated[UnknownItem, Tag("any")],
+    Annotated[NeMoGymResponseOutputText | AnyItem, FIRST_FITTING, Tag("output_text")]
+    | Annotated[NeMoGymResponseOutputRefusal | AnyItem, FIRST_FITTING, Tag("refusal")]
+    | Annotated[AnyItem, Tag("any")],
     Discriminator(tag_of("output_text", "refusal")),
 ]
 
@@ -80,9 +81,9 @@ class NeMoGymResponseOutputMessage(OpenAISchema):
     """A message of the model."""
 
     content: list[OutputPart]
-    id: str | None = None
+    id: Lenient[str | None] = None
     role: Literal["assistant"] = "assistant"
-    status: str | None = None
+    status: Lenient[str | None] = None
     type: Literal["message"] = "message"
 
 
@@ -93,18 +94,18 @@ class NeMoGymResponseFunctionToolCall(OpenAISchema):
     name: str
     arguments: str
     type: Literal["function_call"] = "function_call"
-    id: str | None = None
-    status: str | None = None
+    id: Lenient[str | None] = None
+    status: Lenient[str | None] = None
 
 
 class NeMoGymFunctionCallOutput(OpenAISchema):
     """What a called function answered."""
 
     call_id: str
-    output: str | list[UnknownItem]
+    output: str | list[AnyItem]
     type: Literal["function_call_output"] = "function_call_output"
-    id: str | None = None
-    status: str | None = None
+    id: Lenient[str | None] = None
+    status: Lenient[str | None] = None
 
 
 class NeMoGymSummary(OpenAISchema):
@@ -114,20 +115,22 @@ class NeMoGymSummary(OpenAISchema):
     type: Literal["summary_text"] = "summary_text"
 
 
+SummaryPart = Annotated[
+    Annotated[NeMoGymSummary | AnyItem, FIRST_FITTING, Tag("summary_text")]
+    | Annotated[AnyItem, Tag("any")],
+    Discriminator(tag_of("summary_text")),
+]
+
+
 class NeMoGymResponseReasoningItem(OpenAISchema):
     """Reasoning of the model: summaries, its text where the server shows it, or its cipher."""
 
-    id: str | None = None
-    summary: list[NeMoGymSummary | UnknownItem] | None = None
+    id: Lenient[str | None] = None
+    summary: Lenient[list[SummaryPart] | None] = None
     type: Literal["reasoning"] = "reasoning"
-    content: list[UnknownItem] | None = None
-    encrypted_content: str | None = None
-    status: str | None = None
-
-
-def _message_tag(value: object) -> str:
-    role = field_of(value, "role")
-    return "easy" if isinstance(role, str) else "any"
+    content: Lenient[list[AnyItem] | None] = None
+    encrypted_content: Lenient[str | None] = None
+    status: Lenient[str | None] = None
 
 
 def _input_tag(value: object) -> str:
@@ -136,39 +139,44 @@ def _input_tag(value: object) -> str:
         return "easy"
     if isinstance(value, NeMoGymMessage):
         return "message"
+    if field_of(value, "type") is None:
+        return "easy" if isinstance(field_of(value, "role"), str) else "any"
     tag = _by_type(value)
     if tag != "message":
         return tag
-    role = field_of(value, "role")
-    return "output_message" if role == "assistant" else "message"
+    return "output_message" if field_of(value, "role") == "assistant" else "message"
 
 
-_by_type = tag_of(
-    "message", "function_call", "function_call_output", "reasoning", untyped=_message_tag
-)
+def _output_tag(value: object) -> str:
+    """Take for a message of the model only one whose role is the assistant's."""
+    tag = _by_type(value)
+    return "any" if tag == "message" and field_of(value, "role") != "assistant" else tag
+
+
+_by_type = tag_of("message", "function_call", "function_call_output", "reasoning")
 
 NeMoGymResponseInputItem = Annotated[
-    Annotated[NeMoGymEasyInputMessage | UnknownItem, FIRST_FITTING, Tag("easy")]
-    | Annotated[NeMoGymMessage | UnknownItem, FIRST_FITTING, Tag("message")]
+    Annotated[NeMoGymEasyInputMessage | AnyItem, FIRST_FITTING, Tag("easy")]
+    | Annotated[NeMoGymMessage | AnyItem, FIRST_FITTING, Tag("message")]
     | Annotated[
-        NeMoGymResponseOutputMessage | NeMoGymMessage | UnknownItem,
+        NeMoGymResponseOutputMessage | NeMoGymMessage | AnyItem,
         FIRST_FITTING,
         Tag("output_message"),
     ]
-    | Annotated[NeMoGymResponseFunctionToolCall | UnknownItem, FIRST_FITTING, Tag("function_call")]
-    | Annotated[NeMoGymFunctionCallOutput | UnknownItem, FIRST_FITTING, Tag("function_call_output")]
-    | Annotated[NeMoGymResponseReasoningItem | UnknownItem, FIRST_FITTING, Tag("reasoning")]
-    | Annotated[UnknownItem, Tag("any")],
+    | Annotated[NeMoGymResponseFunctionToolCall | AnyItem, FIRST_FITTING, Tag("function_call")]
+    | Annotated[NeMoGymFunctionCallOutput | AnyItem, FIRST_FITTING, Tag("function_call_output")]
+    | Annotated[NeMoGymResponseReasoningItem | AnyItem, FIRST_FITTING, Tag("reasoning")]
+    | Annotated[AnyItem, Tag("any")],
     Discriminator(_input_tag),
 ]
 
 NeMoGymResponseOutputItem = Annotated[
-    Annotated[NeMoGymResponseOutputMessage | UnknownItem, FIRST_FITTING, Tag("message")]
-    | Annotated[NeMoGymResponseFunctionToolCall | UnknownItem, FIRST_FITTING, Tag("function_call")]
-    | Annotated[NeMoGymFunctionCallOutput | UnknownItem, FIRST_FITTING, Tag("function_call_output")]
-    | Annotated[NeMoGymResponseReasoningItem | UnknownItem, FIRST_FITTING, Tag("reasoning")]
-    | Annotated[UnknownItem, Tag("any")],
-    Discriminator(tag_of("message", "function_call", "function_call_output", "reasoning")),
+    Annotated[NeMoGymResponseOutputMessage | AnyItem, FIRST_FITTING, Tag("message")]
+    | Annotated[NeMoGymResponseFunctionToolCall | AnyItem, FIRST_FITTING, Tag("function_call")]
+    | Annotated[NeMoGymFunctionCallOutput | AnyItem, FIRST_FITTING, Tag("function_call_output")]
+    | Annotated[NeMoGymResponseReasoningItem | AnyItem, FIRST_FITTING, Tag("reasoning")]
+    | Annotated[AnyItem, Tag("any")],
+    Discriminator(_output_tag),
 ]
 
 
@@ -176,15 +184,15 @@ class NeMoGymFunctionToolParam(OpenAISchema):
     """A function that the model may call."""
 
     name: str
-    parameters: dict[str, Any] | None = None
-    strict: Flag | None = None
+    parameters: Lenient[dict[str, Any] | None] = None
+    strict: Lenient[Flag | None] = None
     type: Literal["function"] = "function"
-    description: str | None = None
+    description: Lenient[str | None] = None
 
 
 ToolParam = Annotated[
-    Annotated[NeMoGymFunctionToolParam | UnknownItem, FIRST_FITTING, Tag("function")]
-    | Annotated[UnknownItem, Tag("any")],
+    Annotated[NeMoGymFunctionToolParam | AnyItem, FIRST_FITTING, Tag("function")]
+    | Annotated[AnyItem, Tag("any")],
     Discriminator(tag_of("function")),
 ]
 
@@ -192,74 +200,74 @@ ToolParam = Annotated[
 class NeMoGymResponseInputTokensDetails(OpenAISchema):
     """Where input tokens came from."""
 
-    cached_tokens: Number | None = None
+    cached_tokens: Lenient[Number | None] = None
 
 
 class NeMoGymResponseOutputTokensDetails(OpenAISchema):
     """What output tokens were spent on."""
 
-    reasoning_tokens: Number | None = None
+    reasoning_tokens: Lenient[Number | None] = None
 
 
 class NeMoGymResponseUsage(OpenAISchema):
     """Tokens of one call; None where the server does not say."""
 
-    input_tokens: Number | None = None
-    output_tokens: Number | None = None
-    total_tokens: Number | None = None
-    input_tokens_details: NeMoGymResponseInputTokensDetails | None = None
-    output_tokens_details: NeMoGymResponseOutputTokensDetails | None = None
+    input_tokens: Lenient[Number | None] = None
+    output_tokens: Lenient[Number | None] = None
+    total_tokens: Lenient[Number | None] = None
+    input_tokens_details: Lenient[NeMoGymResponseInputTokensDetails | None] = None
+    output_tokens_details: Lenient[NeMoGymResponseOutputTokensDetails | None] = None
 
 
 class NeMoGymResponseCreateParamsNonStreaming(OpenAISchema):
     """A create request. `input` is text or a list of items."""
 
     input: str | list[NeMoGymResponseInputItem]
-    model: str | None = None
-    instructions: str | list[UnknownItem] | None = None
-    tools: list[ToolParam] | None = None
-    tool_choice: str | UnknownItem | None = None
-    parallel_tool_calls: Flag | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    max_output_tokens: Number | None = None
-    max_tool_calls: Number | None = None
-    previous_response_id: str | None = None
-    reasoning: UnknownItem | None = None
-    text: UnknownItem | None = None
-    metadata: dict[str, Any] | None = None
-    include: list[str] | None = None
-    store: Flag | None = None
-    stream: Flag | None = None
-    truncation: str | None = None
-    user: str | None = None
+    model: Lenient[str | None] = None
+    instructions: Lenient[str | list[AnyItem] | None] = None
+    tools: Lenient[list[ToolParam] | None] = None
+    tool_choice: AnyItem = None
+    parallel_tool_calls: Lenient[Flag | None] = None
+    temperature: Lenient[Number | None] = None
+    top_p: Lenient[Number | None] = None
+    max_output_tokens: Lenient[Number | None] = None
+    max_tool_calls: Lenient[Number | None] = None
+    previous_response_id: Lenient[str | None] = None
+    reasoning: AnyItem = None
+    text: AnyItem = None
+    metadata: Lenient[dict[str, Any] | None] = None
+    include: Lenient[list[str] | None] = None
+    store: Lenient[Flag | None] = None
+    stream: Lenient[Flag | None] = None
+    truncation: Lenient[str | None] = None
+    user: Lenient[str | None] = None
 
 
 class NeMoGymResponse(OpenAISchema):
     """A response of the model, or the whole conversation of a rollout in that shape."""
 
     output: list[NeMoGymResponseOutputItem]
-    id: str | None = None
-    created_at: Number | None = None
-    model: str | None = None
-    object: Literal["response"] | None = None
-    status: str | None = None
-    error: UnknownItem | None = None
-    incomplete_details: UnknownItem | None = None
-    instructions: str | list[UnknownItem] | None = None
-    metadata: dict[str, Any] | None = None
-    parallel_tool_calls: Flag | None = None
-    tool_choice: str | UnknownItem | None = None
-    tools: list[ToolParam] | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
-    max_output_tokens: Number | None = None
-    previous_response_id: str | None = None
-    reasoning: UnknownItem | None = None
-    text: UnknownItem | None = None
-    truncation: str | None = None
-    usage: NeMoGymResponseUsage | None = None
-    user: str | None = None
+    id: Lenient[str | None] = None
+    created_at: Lenient[Number | None] = None
+    model: Lenient[str | None] = None
+    object: Lenient[Literal["response"] | None] = None
+    status: Lenient[str | None] = None
+    error: AnyItem = None
+    incomplete_details: AnyItem = None
+    instructions: Lenient[str | list[AnyItem] | None] = None
+    metadata: Lenient[dict[str, Any] | None] = None
+    parallel_tool_calls: Lenient[Flag | None] = None
+    tool_choice: AnyItem = None
+    tools: Lenient[list[ToolParam] | None] = None
+    temperature: Lenient[Number | None] = None
+    top_p: Lenient[Number | None] = None
+    max_output_tokens: Lenient[Number | None] = None
+    previous_response_id: Lenient[str | None] = None
+    reasoning: AnyItem = None
+    text: AnyItem = None
+    truncation: Lenient[str | None] = None
+    usage: Lenient[NeMoGymResponseUsage | None] = None
+    user: Lenient[str | None] = None
 
     @property
     def output_text(self) -> str:

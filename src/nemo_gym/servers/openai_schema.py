@@ -7,7 +7,7 @@ wire such an item always carries it, because its class is chosen by it.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -24,7 +24,9 @@ from pydantic_core import core_schema
 
 __all__ = [
     "FIRST_FITTING",
+    "AnyItem",
     "Flag",
+    "Lenient",
     "Number",
     "OpenAISchema",
     "UnknownItem",
@@ -71,26 +73,24 @@ class UnknownItem(dict[str, Any]):
 
 
 FIRST_FITTING = Field(union_mode="left_to_right")
-"""Marks a union `Model | UnknownItem`: the model, or the item as it is where it does not fit."""
+"""Marks a union `Model | AnyItem`: the model, or the item as it is where it does not fit."""
 
-Untyped = Callable[[object], str]
+T = TypeVar("T")
+
+AnyItem = Annotated[UnknownItem | Any, FIRST_FITTING]
+"""An item as it is; an object answers to attributes."""
+
+Lenient = Annotated[T | Any, FIRST_FITTING]
+"""A value of that type where it is one, else the value as it is: real servers send text where the
+schema has an object, a number where it has a list. What matters to nobody must not refuse a body.
+"""
 
 
-def _any(_value: object) -> str:
-    return "any"
-
-
-def tag_of(*known: str, untyped: Untyped = _any) -> Callable[[object], str]:
-    """Return the discriminator of a union of items.
-
-    An item's tag is its `type` where that is one of `known`, else `any`; an item without a type is
-    what `untyped` says of it.
-    """
+def tag_of(*known: str) -> Callable[[object], str]:
+    """Return the discriminator of a union of items: their `type` where known, else `any`."""
 
     def tag(value: object) -> str:
         kind = field_of(value, "type")
-        if kind is None:
-            return untyped(value)
         return kind if isinstance(kind, str) and kind in known else "any"
 
     return tag
