@@ -5,7 +5,7 @@ nothing; a rollout or a provider's call would go on for nobody. The guard sits a
 `receive` beside it and replays the body to it. What the app sends passes through untouched.
 
 Body messages are handed straight to the app for as long as it asks for them. A handler that is
-still running after `_WATCH_AFTER_S` gets a reader of its own: short requests never pay for a task,
+still running after `WATCH_AFTER_S` gets a reader of its own: short requests never pay for a task,
 and a disconnect that came before is noticed then, since servers go on reporting it.
 """
 
@@ -16,9 +16,9 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["ClientGone", "DisconnectGuard"]
+__all__ = ["WATCH_AFTER_S", "ClientGone", "DisconnectGuard"]
 
-_WATCH_AFTER_S = 0.005
+WATCH_AFTER_S = 0.005
 # Body bytes read ahead for a handler that does not ask for them: beyond this the client waits.
 _READ_AHEAD_BYTES = 1 << 20
 _DISCONNECT: Message = {"type": "http.disconnect"}
@@ -32,18 +32,28 @@ def _ignore(_scope: Scope, _started: bool) -> None:
 
 
 class DisconnectGuard:
-    """ASGI middleware around everything that should end with its client."""
+    """ASGI middleware around everything that should end with its client.
 
-    def __init__(self, app: ASGIApp, client_gone: ClientGone = _ignore) -> None:
+    A request gets a reader of its own after `watch_after_s` seconds.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        client_gone: ClientGone = _ignore,
+        *,
+        watch_after_s: float = WATCH_AFTER_S,
+    ) -> None:
         self.app = app
         self.client_gone = client_gone
+        self.watch_after_s = watch_after_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; every other kind of scope passes through."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        watched = _Watched(receive, send)
+        watched = _Watched(receive, send, self.watch_after_s)
         try:
             await self.app(scope, watched.receive, watched.send)
         except asyncio.CancelledError:
@@ -76,7 +86,7 @@ class _Watched:
         "started",
     )
 
-    def __init__(self, receive: Receive, send: Send) -> None:
+    def __init__(self, receive: Receive, send: Send, watch_after_s: float) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("an ASGI app is called from a task")
@@ -87,7 +97,7 @@ class _Watched:
         self._direct = self._due = False
         self._wake: asyncio.Event | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._watch)
+        self._timer = asyncio.get_running_loop().call_later(watch_after_s, self._watch)
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,0 +1,247 @@
+"""The disconnect guard: handlers end with their clients, and bodies arrive whole."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.servers.guard import DisconnectGuard
+
+_SCOPE: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
+_GONE: Message = {"type": "http.disconnect"}
+
+
+def _chunk(body: bytes, *, more: bool) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+class _Client:
+    """Sends what it is told, then waits until it goes away."""
+
+    def __init__(self, *messages: Message) -> None:
+        self.queue: asyncio.Queue[Message] = asyncio.Queue()
+        self.sent: list[Message] = []
+        self.gone: list[bool] = []
+        for message in messages:
+            self.queue.put_nowait(message)
+
+    def leave(self) -> None:
+        self.queue.put_nowait(_GONE)
+        self.queue.put_nowait(_GONE)
+
+    async def receive(self) -> Message:
+        return await self.queue.get()
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def call(self, app: ASGIApp, watch_after_s: float = 0.0) -> Awaitable[None]:
+        guard = DisconnectGuard(
+            app, lambda _scope, started: self.gone.append(started), watch_after_s=watch_after_s
+        )
+        return asyncio.wait_for(guard(dict(_SCOPE), self.receive, self.send), 5)
+
+
+async def _read(receive: Receive) -> bytes:
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return body
+
+
+async def _let_others_run() -> None:
+    """Give the guard every chance to take over reading."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def _answer(send: Send, body: bytes = b"ok") -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _waiting(entered: asyncio.Event, ended: list[str]) -> ASGIApp:
+    """Return a handler that reads its body, then waits for ever."""
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await _read(receive)
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    return app
+
+
+async def test_a_handler_that_waits_is_cancelled_when_its_client_goes_away() -> None:
+    entered, ended = asyncio.Event(), list[str]()
+    client = _Client(_chunk(b"{}", more=False))
+
+    call = asyncio.ensure_future(client.call(_waiting(entered, ended)))
+    await entered.wait()
+    client.leave()
+    await call
+
+    assert ended == ["cancelled"]
+    assert client.gone == [False]
+
+
+async def test_a_handler_that_never_reads_its_body_is_cancelled_too() -> None:
+    ended = list[str]()
+    client = _Client(_chunk(b"a", more=True), _chunk(b"b", more=False))
+    client.leave()
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("ended")
+
+    await client.call(app)
+
+    assert ended == ["ended"]
+
+
+async def test_a_client_that_leaves_in_mid_stream_is_told_apart() -> None:
+    client = _Client(_chunk(b"", more=False))
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _read(receive)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        client.leave()
+        await asyncio.Event().wait()
+
+    await client.call(app)
+
+    assert client.gone == [True]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.binary(max_size=5), min_size=1, max_size=6), st.sampled_from([0.0, 3600.0]))
+def test_the_body_arrives_whole_whoever_reads_it(chunks: list[bytes], watch_after_s: float) -> None:
+    async def run() -> bytes:
+        last = len(chunks) - 1
+        client = _Client(*(_chunk(c, more=i < last) for i, c in enumerate(chunks)))
+        read = list[bytes]()
+
+        async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+            first = await receive()
+            await _let_others_run()
+            rest = await _read(receive) if first["more_body"] else b""
+            read.append(first["body"] + rest)
+            await _answer(send)
+
+        await client.call(app, watch_after_s)
+        return read[0]
+
+    assert asyncio.run(run()) == b"".join(chunks)
+
+
+async def test_what_is_read_ahead_is_bounded() -> None:
+    pieces = [_chunk(b"x" * (1 << 19), more=True) for _ in range(20)]
+    client = _Client(*pieces, _chunk(b"", more=False))
+    left = list[int]()
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _let_others_run()
+        left.append(client.queue.qsize())
+        assert len(await _read(receive)) == 20 << 19
+        await _answer(send)
+
+    await client.call(app)
+
+    assert left[0] >= 16
+
+
+async def test_the_end_of_a_response_is_not_a_client_that_went_away() -> None:
+    after = list[str]()
+    client = _Client(_chunk(b"", more=False))
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _read(receive)
+        await _let_others_run()
+        await _answer(send)
+        client.leave()  # what a server reports once the response is complete
+        await _let_others_run()
+        after.append("background work done")
+
+    await client.call(app)
+
+    assert after == ["background work done"]
+    assert client.gone == []
+
+
+async def test_a_cancellation_from_outside_goes_through() -> None:
+    entered, ended = asyncio.Event(), list[str]()
+    client = _Client(_chunk(b"", more=False))
+    call = asyncio.ensure_future(client.call(_waiting(entered, ended)))
+    await entered.wait()
+
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert client.gone == []
+
+
+async def _swallow(receive: Receive) -> None:
+    with suppress(asyncio.CancelledError):
+        await _read(receive)
+        await asyncio.Event().wait()
+
+
+async def _return_at_once(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@pytest.mark.parametrize("handle", [_swallow, _return_at_once])
+async def test_a_handler_that_ends_by_itself_leaves_no_cancellation_behind(
+    handle: Callable[[Receive], Awaitable[None]],
+) -> None:
+    client = _Client(_chunk(b"", more=False))
+    client.leave()
+
+    async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
+        await handle(receive)
+
+    async def outer() -> str:
+        guard = DisconnectGuard(app)
+        await guard(dict(_SCOPE), client.receive, client.send)
+        await _let_others_run()
+        return "went on"
+
+    assert await asyncio.wait_for(asyncio.ensure_future(outer()), 5) == "went on"
+
+
+async def test_an_exception_of_the_handler_goes_through() -> None:
+    client = _Client(_chunk(b"", more=False))
+
+    async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        await client.call(app)
+
+
+async def test_no_reader_is_left_behind() -> None:
+    client = _Client(_chunk(b"", more=False))
+    before = asyncio.all_tasks()
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _read(receive)
+        await _let_others_run()
+        await _answer(send)
+
+    await client.call(app)
+    await asyncio.sleep(0)
+
+    assert asyncio.all_tasks() == before
