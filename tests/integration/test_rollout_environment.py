@@ -1,0 +1,140 @@
+"""The environment's own metrics: what it is sent, and what becomes of what it answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.rollouts.environment import rows_for_environment
+from support.rollouts import (
+    FakeAgent,
+    FakeAnswer,
+    Row,
+    collect,
+    files_of,
+    rows_of,
+    text_of,
+    write_rows,
+)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "x.jsonl"
+
+
+async def _with_evidence(row: Row) -> FakeAnswer:
+    attached = {"ng_agent_observations": {"records": []}, "ng_trajectory": {}}
+    return FakeAnswer(200, {**row, **attached, "reward": 1, "answer": "A"})
+
+
+async def test_an_environment_with_metrics_of_its_own_is_asked_once_without_evidence(
+    output: Path,
+) -> None:
+    agent = FakeAgent(_with_evidence)
+    agent.custom_metrics = FakeAnswer(405, {})
+    agent.metrics = FakeAnswer(
+        200,
+        {
+            "agent_metrics": {"share_of_a": 1.0},
+            "key_metrics": {"share_of_a": 1.0},
+            "group_level_metrics": [{"_ng_task_index": 0}],
+        },
+    )
+
+    report = await collect(output, rows_of(2), agent, num_repeats=2)
+
+    (rows,) = agent.aggregated
+    assert [(r["_ng_task_index"], r["_ng_rollout_index"]) for r in rows] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    assert not [key for row in rows for key in row if key.startswith("ng_")]
+    assert rows[0]["answer"] == "A"
+    assert report.agents[0].agent_metrics["share_of_a"] == 1.0
+    assert report.agents[0].agent_metrics["mean/reward"] == 1.0
+    document = json.loads(text_of(files_of(output).aggregate))
+    (entry,) = document["agents"]
+    assert entry["key_metrics"] == {"share_of_a": 1.0}
+    assert entry["group_level_metrics"] == [{"_ng_task_index": 0}]
+
+
+async def test_an_environment_without_metrics_of_its_own_is_sent_nothing(output: Path) -> None:
+    agent = FakeAgent()
+
+    report = await collect(output, rows_of(2), agent)
+
+    assert agent.aggregated == []
+    assert report.agents[0].key_metrics == {"mean/reward": 1.0}
+
+
+async def test_an_environment_that_fails_to_answer_costs_its_metrics_only(output: Path) -> None:
+    agent = FakeAgent()
+    agent.custom_metrics = FakeAnswer(404, {})
+    agent.metrics = FakeAnswer(500, {"error": "boom"})
+
+    report = await collect(output, rows_of(2), agent)
+
+    assert report.exit_code == 0
+    assert "boom" in report.agents[0].notes[0]
+    assert report.agents[0].agent_metrics["mean/reward"] == 1.0
+
+
+async def test_the_aggregate_has_counts_tokens_and_latency(output: Path) -> None:
+    async def run(row: Row) -> FakeAnswer:
+        if row["n"] == 0:
+            return FakeAnswer(500, b"boom")
+        usage = {"input_tokens": 10 * row["n"], "output_tokens": 1}
+        return FakeAnswer(200, {**row, "reward": row["n"] % 2, "response": {"usage": usage}})
+
+    await collect(output, rows_of(4), FakeAgent(run))
+
+    (entry,) = json.loads(text_of(files_of(output).aggregate))["agents"]
+    assert entry["agent_ref"] == {"name": "solver"}
+    assert entry["counts"] == {
+        "tasks": 3,
+        "finished": 3,
+        "failed": 1,
+        "failed_by_class": {"agent_error": 1},
+    }
+    assert entry["tokens"]["tokens_in"]["total"] == 60
+    assert entry["latency_ms"]["known"] == 3
+    metrics = entry["agent_metrics"]
+    assert metrics["mean/reward"] == pytest.approx(2 / 3)
+    low, high = metrics["mean/reward/ci95_low"], metrics["mean/reward/ci95_high"]
+    assert 0 <= low < 2 / 3 < high <= 1
+    assert "mean/n" not in metrics
+
+
+def _rows(tmp_path: Path) -> Path:
+    rows = [
+        {
+            "_ng_task_index": n,
+            "_ng_rollout_index": 0,
+            "agent_ref": {"name": "solver" if n % 2 else "other"},
+            "response": {"text": "x" * 1000},
+            "answer": "A",
+        }
+        for n in range(10)
+    ]
+    return write_rows(tmp_path / "x.jsonl", rows)
+
+
+def test_rows_that_are_too_many_go_without_request_and_response(tmp_path: Path) -> None:
+    body, notes = rows_for_environment(_rows(tmp_path), "solver", whole_bytes=2000)
+
+    rows = json.loads(body or b"")["verify_responses"]
+    assert [row["_ng_task_index"] for row in rows] == [1, 3, 5, 7, 9]
+    assert "response" not in rows[0]
+    assert "not sent" in notes[0]
+
+
+def test_rows_that_are_far_too_many_are_not_sent_and_that_is_said(tmp_path: Path) -> None:
+    path = _rows(tmp_path)
+
+    body, notes = rows_for_environment(path, "solver", whole_bytes=2000, compact_bytes=100)
+
+    assert body is None
+    assert "missing" in notes[0]
