@@ -22,11 +22,16 @@ _value = st.recursive(
     max_leaves=8,
 )
 _path = st.lists(_key | st.integers(0, 99).map(str), min_size=1, max_size=4).map(tuple)
+# Few names, so that two trees meet in most of their keys.
+_few = st.sampled_from(["a", "b", "c"])
 _tree = st.dictionaries(
-    _key,
-    st.recursive(_leaf, lambda below: st.dictionaries(_key, below, max_size=3), max_leaves=8),
-    max_size=4,
+    _few,
+    st.recursive(
+        _leaf, lambda below: st.dictionaries(_few, below, min_size=1, max_size=3), max_leaves=8
+    ),
+    max_size=3,
 )
+_few_path = st.lists(_few, min_size=1, max_size=4).map(tuple)
 
 
 @given(st.sampled_from([Change.SET, Change.ADD, Change.PUT]), _path, _value)
@@ -68,6 +73,11 @@ def test_what_the_last_source_leaves_alone_stays(
             assert merged.get(path) == (True, value)
 
 
+def test_an_empty_section_leaves_a_section_alone_and_replaces_a_value() -> None:
+    assert _merged({"a": {"b": 1}}, {"a": {}}).tree == {"a": {"b": 1}}
+    assert _merged({"a": 1}, {"a": {}}).tree == {"a": {}}
+
+
 @given(_tree, _tree, _tree)
 def test_merging_does_not_depend_on_where_the_brackets_are(
     one: dict[str, object], two: dict[str, object], three: dict[str, object]
@@ -90,7 +100,7 @@ def test_every_key_names_the_source_that_set_it(
     assert set(merged.origins) == set(_keys(merged.tree))
 
 
-@given(_tree, _path, _value)
+@given(_tree, _few_path, _value)
 def test_a_put_can_be_read_where_it_was_put(
     tree: dict[str, object], path: KeyPath, value: object
 ) -> None:

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 __all__ = [
     "HIDDEN",
@@ -133,6 +133,7 @@ def _secrets_of_url(text: str) -> Iterator[str]:
         if _is_secret_parameter(found[2]):
             yield found["value"]
             yield unquote(found["value"])
+            yield unquote_plus(found["value"])
 
 
 def _is_secret_parameter(name: str) -> bool:
