@@ -12,7 +12,13 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.capture.log import Segment, new_segment, renew_segment, write_records
+from nemo_gym.capture.log import (
+    SEGMENT_BYTES,
+    Segment,
+    new_segment,
+    renew_segment,
+    write_records,
+)
 from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
@@ -28,7 +34,10 @@ _SPARES = 2
 class CommitLog:
     """`commit` is for the writer's thread; `open`, `close` and `forget` come before and after."""
 
-    def __init__(self, layout: Layout, disk: Disk, writer: str) -> None:
+    def __init__(
+        self, layout: Layout, disk: Disk, writer: str, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        self._segment_bytes = segment_bytes
         self._layout = layout
         self._disk = disk
         self._writer = writer
@@ -146,7 +155,8 @@ class CommitLog:
             self._number += 1
             number = self._number
         with OPENING:
-            return new_segment(self._disk, self._layout.segment(self._writer, number), number)
+            path = self._layout.segment(self._writer, number)
+            return new_segment(self._disk, path, number, self._segment_bytes)
 
     def _do_later(self, job: Callable[[], None]) -> None:
         if self._syncer is None:

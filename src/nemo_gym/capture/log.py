@@ -17,9 +17,17 @@ from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Segment", "new_segment", "read_segment", "renew_segment", "write_records"]
+__all__ = [
+    "SEGMENT_BYTES",
+    "Segment",
+    "new_segment",
+    "read_segment",
+    "renew_segment",
+    "write_records",
+]
 
 SEGMENT_BYTES = 16 * 1024 * 1024
+"""What a segment holds before the next one is begun."""
 _MAGIC = b"NGCLOG01"
 _HEAD = struct.Struct("<8sI")
 # length of the payload, checksum of generation and payload, generation
@@ -35,6 +43,7 @@ class Segment:
     fd: int
     generation: int
     """Rises from segment to segment of one log, so it gives their order."""
+    capacity: int = SEGMENT_BYTES
     position: int = 0
     """Where the next record goes; 0 when not even the head is written in this generation."""
     touched: set[Path] = field(default_factory=set)
@@ -43,35 +52,34 @@ class Segment:
     @property
     def is_full(self) -> bool:
         """Nothing more should go here; a batch larger than what is left still fits."""
-        return self.position >= SEGMENT_BYTES
+        return self.position >= self.capacity
 
     @property
     def is_half_full(self) -> bool:
         """Time to have the next one ready."""
-        return self.position >= SEGMENT_BYTES // 2
+        return self.position >= self.capacity // 2
 
 
-def new_segment(disk: Disk, path: Path, generation: int) -> Segment:
+def new_segment(disk: Disk, path: Path, generation: int, capacity: int) -> Segment:
     """Make and reserve a segment, durable by name; a full disk makes it smaller, not impossible."""
     fd = disk.open_read_write(path)
     try:
         try:
-            disk.preallocate(fd, SEGMENT_BYTES)
+            disk.preallocate(fd, capacity)
         except OSError:
             disk.truncate(fd, 0)
-        disk.sync(fd)
         disk.sync_directory(path.parent)
     except BaseException:
         disk.close(fd)
         disk.unlink(path)
         raise
-    return Segment(path, fd, generation)
+    return Segment(path, fd, generation, capacity)
 
 
 def renew_segment(disk: Disk, segment: Segment, generation: int) -> None:
     """Make a segment ready to be written over; its records are in synced files by now."""
-    if segment.position > SEGMENT_BYTES:
-        disk.truncate(segment.fd, SEGMENT_BYTES)
+    if segment.position > segment.capacity:
+        disk.truncate(segment.fd, segment.capacity)
     segment.generation = generation
     segment.position = 0
     segment.touched = set()

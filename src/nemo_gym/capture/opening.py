@@ -18,7 +18,9 @@ __all__ = ["open_writer"]
 logger = logging.getLogger(__name__)
 
 
-def open_writer(layout: Layout, disk: Disk, claims: Claims, name: str) -> Writer:
+def open_writer(
+    layout: Layout, disk: Disk, claims: Claims, name: str, segment_bytes: int
+) -> Writer:
     """Make what is missing of the directory and start its writer; `name` is used by no other.
 
     Raises `OSError` when the directory cannot be created or written.
@@ -37,7 +39,7 @@ def open_writer(layout: Layout, disk: Disk, claims: Claims, name: str) -> Writer
     def new_log() -> CommitLog:
         for folder in layout.folders:
             disk.make_directory(folder)
-        log = CommitLog(layout, disk, name)
+        log = CommitLog(layout, disk, name, segment_bytes)
         log.open()
         return log
 

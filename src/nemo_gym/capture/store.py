@@ -19,6 +19,7 @@ from nemo_gym.capture.claims import Claims, is_claimed, is_lost
 from nemo_gym.capture.clearing import clear_rollouts
 from nemo_gym.capture.jobs import Job, end_jobs, release
 from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.log import SEGMENT_BYTES
 from nemo_gym.capture.marks import has_mark
 from nemo_gym.capture.opening import open_writer
 from nemo_gym.capture.reading import CaptureFile, StoredExchange, capture_files, read_rollout
@@ -56,10 +57,18 @@ class _HeldClaim:
 class CaptureStore:
     """The captured model calls of one directory.
 
-    `disk` is what the files lie on; tests hand in others.
+    `disk` is what the files lie on; tests hand in others. `segment_bytes` is how much a file of
+    the commit log holds; the log takes two or three of them.
     """
 
-    def __init__(self, directory: Path | str, *, disk: Disk = REAL_DISK) -> None:
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        disk: Disk = REAL_DISK,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._segment_bytes = segment_bytes
         self.layout = Layout(Path(directory).absolute())
         self._disk = disk
         self._mutex = threading.Lock()
@@ -196,7 +205,9 @@ class CaptureStore:
         with self._mutex:
             if self._writer is None:
                 name = uuid.uuid4().hex[:12]
-                self._writer = open_writer(self.layout, self._disk, self._claims, name)
+                self._writer = open_writer(
+                    self.layout, self._disk, self._claims, name, self._segment_bytes
+                )
                 _open_stores.add(self)
             return self._writer
 
