@@ -46,12 +46,22 @@ class AppLifespan:
         answer = asyncio.ensure_future(self._from_app.get())
         await asyncio.wait([answer, self._task], return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            answer.cancel()
-            exc = None if self._task.cancelled() else self._task.exception()
-            if exc is not None and step == "shutdown":
-                raise LifespanFailed(f"{step}: {exc!r}") from exc
             # An app without a lifespan raises or returns at once, which is allowed.
-            return
-        message = answer.result()
-        if message["type"] == f"lifespan.{step}.failed":
-            raise LifespanFailed(f"{step} failed: {message.get('message', '')}")
+            answer.cancel()
+            if step == "shutdown":
+                self._raise(step, "")
+            else:
+                self._forget()
+        elif answer.result()["type"] == f"lifespan.{step}.failed":
+            await asyncio.wait([self._task])
+            self._raise(step, str(answer.result().get("message", "")))
+
+    def _raise(self, step: str, message: str) -> None:
+        exc = self._forget()
+        if exc is not None or message:
+            raise LifespanFailed(f"{step} failed: {exc!r}" if exc else message) from exc
+
+    def _forget(self) -> BaseException | None:
+        """Return what ended the task, which asyncio would report otherwise."""
+        task, self._task = self._task, None
+        return None if task is None or task.cancelled() else task.exception()

@@ -58,11 +58,18 @@ class AppServer:
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Run the app's start-up and accept connections; returns when it does."""
+        """Run the app's start-up and accept connections; returns when it does.
+
+        Raises `LifespanFailed` when the start-up raises; the socket is closed then.
+        """
         # Only here: a parent that binds sockets for its children needs no HTTP server.
         from uvicorn import Config, Server  # noqa: PLC0415
 
-        await self._lifespan.start()
+        try:
+            await self._lifespan.start()
+        except BaseException:
+            self._sock.close()
+            raise
         config = Config(
             self.app,
             http="httptools",
