@@ -73,7 +73,7 @@ def http_collector() -> Iterator[Received]:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.headers.get("content-encoding") == "gzip":
                 body = gzip.decompress(body)
-            received.headers.append(dict(self.headers.items()))
+            received.headers.append({k.lower(): v for k, v in self.headers.items()})
             if self.path == "/v1/metrics":
                 received.metrics.append(metrics_pb2.ExportMetricsServiceRequest.FromString(body))
             elif self.path == "/v1/traces":

@@ -31,7 +31,7 @@ from nemo_gym.telemetry.user_spans import user_spans
 
 __all__ = ["Running"]
 
-_FLUSH_S = 0.5
+_FLUSH_S = 0.3
 _SPAN_INTERVAL_S = 1.0
 _SPAN_BATCH = 512
 
@@ -127,7 +127,7 @@ class Running:
         def export() -> bool:
             return exporter.export(reader.take()) is MetricExportResult.SUCCESS
 
-        self._loop(f"the collector at {shown}", interval_s, export, exporter)
+        self._loop(f"the collector of metrics at {shown}", interval_s, export, exporter)
 
     def _start_traces(self, options: TelemetryOptions) -> None:
         target = OtlpTarget.of(options.otlp, "traces")
@@ -145,7 +145,7 @@ class Running:
                     return False
             return True
 
-        self._loop(f"the collector at {target.shown}", _SPAN_INTERVAL_S, export, exporter)
+        self._loop(f"the collector of traces at {target.shown}", _SPAN_INTERVAL_S, export, exporter)
         set_tracer(tracer)
 
     def _loop(self, target: str, interval_s: float, export: Any, exporter: Any) -> None:

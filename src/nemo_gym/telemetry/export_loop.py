@@ -14,6 +14,10 @@ __all__ = ["ExportLoop"]
 _logger = logging.getLogger(__name__)
 
 
+_STUCK_S = 1.0
+_AFTER_ABORT_S = 0.4
+
+
 class ExportLoop:
     """Calls `export` (True: delivered) every `interval_s`, from one thread."""
 
@@ -34,9 +38,16 @@ class ExportLoop:
         self._changed = threading.Condition()
         self._asked = self._answered = 0
         self._stopping = False
-        self.failing = False
+        self._failing = self._warned = False
+        self._began: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"export {target}", daemon=True)
         self._thread.start()
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last export was not delivered, or the present one hangs."""
+        began = self._began
+        return self._failing or (began is not None and monotonic() - began > _STUCK_S)
 
     def nudge(self) -> None:
         """Export soon, without waiting for it."""
@@ -60,9 +71,11 @@ class ExportLoop:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        self._thread.join(budget_s * (0.1 if self.failing else 0.7))
+        self._thread.join(budget_s * (0.1 if self.failing else 0.55))
         self._abort()
-        self._thread.join(max(0.0, deadline - monotonic()))
+        self._thread.join(min(_AFTER_ABORT_S, max(0.0, deadline - monotonic())))
+        if self._thread.is_alive():
+            self._warn("it does not answer")
 
     def _run(self) -> None:
         while not self._wait():
@@ -80,24 +93,31 @@ class ExportLoop:
     def _once(self) -> None:
         with self._changed:
             asked = self._asked
+        self._began = monotonic()
         try:
             delivered = self._export()
         except Exception:  # telemetry never stops a server
             _logger.debug("the export to %s failed", self._target, exc_info=True)
             delivered = False
+        self._began = None
         self._note(delivered)
         with self._changed:
             self._answered = asked
             self._changed.notify_all()
 
     def _note(self, delivered: bool) -> None:
-        if not delivered and not self.failing and not self._stopping:
-            reason = self._reason()
+        if not delivered:
+            self._warn(self._reason())
+        elif self._warned:
+            _logger.info("telemetry reaches %s again", self._target)
+            self._warned = False
+        self._failing = not delivered
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            self._warned = True
             _logger.warning(
                 "telemetry does not reach %s%s; it goes on trying and says so only this once",
                 self._target,
                 f" ({reason})" if reason else "",
             )
-        elif delivered and self.failing:
-            _logger.info("telemetry reaches %s again", self._target)
-        self.failing = not delivered

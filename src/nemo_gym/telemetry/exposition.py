@@ -16,6 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "By": "bytes"}
 _SPELLED = {"ms": ("_ms", "_milliseconds"), "By": ("_bytes",), "s": ("_seconds",)}
+_PAIR = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\]|\\.)*"')
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
@@ -49,10 +50,13 @@ def render(data: Any, resource: Mapping[str, object]) -> str:
 
 
 def merge_expositions(parts: Iterable[Exposition]) -> str:
-    """Return one text: each family once, every sample with the labels of its process added."""
+    """Return one text: each family once, every sample with the labels of its process added.
+
+    A label that a sample has already stays as it is.
+    """
     families: dict[str, tuple[list[str], list[str]]] = {}
     for part in parts:
-        prefix = ",".join(f'{_label(k)}="{_escaped(v)}"' for k, v in part.labels.items())
+        added = {_label(key): f'{_label(key)}="{_escaped(v)}"' for key, v in part.labels.items()}
         family, known = "", False
         for line in part.text.split("\n"):
             if line.startswith("# "):
@@ -63,19 +67,20 @@ def merge_expositions(parts: Iterable[Exposition]) -> str:
                 if not known:
                     header.append(line)
             elif line:
-                families.setdefault(family, ([], []))[1].append(_labelled(line, prefix))
+                families.setdefault(family, ([], []))[1].append(_labelled(line, added))
     lines = [line for header, samples in families.values() for line in (*header, *samples)]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _labelled(line: str, prefix: str) -> str:
-    if not prefix:
-        return line
+def _labelled(line: str, added: Mapping[str, str]) -> str:
     name, brace, rest = line.partition("{")
-    if brace and " " not in name:
-        return f"{name}{{{prefix}{'' if rest.startswith('}') else ','}{rest}"
-    name, _, value = line.partition(" ")
-    return f"{name}{{{prefix}}} {value}"
+    if not brace or " " in name:
+        name, _, value = line.partition(" ")
+        return f"{name}{{{','.join(added.values())}}} {value}" if added else line
+    there = {found[1] for found in _PAIR.finditer(rest)}
+    pairs = [pair for key, pair in added.items() if key not in there]
+    comma = "," if pairs and not rest.startswith("}") else ""
+    return f"{name}{{{','.join(pairs)}{comma}{rest}"
 
 
 def _family(metric: Any) -> list[str]:

@@ -1,0 +1,138 @@
+"""The bottleneck, by figures: the table of what is said when."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.telemetry.diagnosis import Figures, diagnose
+
+HEALTHY = Figures(
+    admission_wait_share=0.0,
+    active=32,
+    provider_p50_s=0.4,
+    provider_share=0.3,
+    provider_errors_share=0.0,
+    loop_lag_p99_ms=3,
+    gc_share=0.01,
+    cpu_share=0.3,
+    connection_wait_share=0.0,
+    commit_p99_ms=4,
+)
+
+
+def but(**changes: float | None) -> Figures:
+    values = {name: getattr(HEALTHY, name) for name in Figures.__dataclass_fields__}
+    return Figures(**{**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("figures", "bottleneck", "evidence", "advice"),
+    [
+        (HEALTHY, "none", "loop lag p99 3 ms", "nothing stands out"),
+        (
+            but(admission_wait_share=0.61, provider_p50_s=4.1),
+            "admission",
+            "rollouts waited 61 % of the time for admission; provider p50 4.1 s; loop lag p99 3 ms",
+            "raise --concurrency",
+        ),
+        (
+            but(provider_share=0.97, provider_p50_s=12.34),
+            "provider",
+            "the provider took 97 % of the running time; provider p50 12.3 s",
+            "the provider sets the pace",
+        ),
+        (
+            but(loop_lag_p99_ms=340, cpu_share=0.4),
+            "event_loop",
+            "loop lag p99 340 ms; CPU 40 % of a core",
+            "move synchronous work",
+        ),
+        (
+            but(loop_lag_p99_ms=340, cpu_share=0.99),
+            "cpu",
+            "CPU 99 % of a core; loop lag p99 340 ms",
+            "--workers",
+        ),
+        (
+            but(gc_share=0.22, loop_lag_p99_ms=90, cpu_share=0.95),
+            "gc",
+            "garbage collection 22 % of the time",
+            "fewer objects",
+        ),
+        (
+            but(connection_wait_share=0.4, admission_wait_share=0.5),
+            "connections",
+            "40 % of the time spent waiting for connections",
+            "connections",
+        ),
+        (but(commit_p99_ms=900), "disk", "commit p99 900 ms", "disk"),
+        (
+            but(provider_errors_share=0.5, admission_wait_share=0.9, loop_lag_p99_ms=100),
+            "provider_errors",
+            "50 % of the provider's answers were errors",
+            "lower --concurrency",
+        ),
+        (
+            but(admission_wait_share=0.7, loop_lag_p99_ms=None, cpu_share=None, gc_share=None),
+            "admission",
+            "rollouts waited 70 % of the time for admission; provider p50 400 ms",
+            "raise --concurrency",
+        ),
+        (
+            but(loop_lag_p99_ms=None, cpu_share=None, gc_share=None),
+            "none",
+            "provider p50 400 ms",
+            "telemetry.metrics.enabled=true",
+        ),
+        (Figures(), "none", "", "telemetry.metrics.enabled=true"),
+    ],
+    ids=[
+        "healthy",
+        "admission",
+        "provider",
+        "blocked-loop",
+        "full-core",
+        "gc-before-its-effects",
+        "connections-before-admission",
+        "disk",
+        "errors-before-everything",
+        "admission-without-telemetry",
+        "nothing-without-telemetry",
+        "nothing-known",
+    ],
+)
+def test_figures_name_their_bottleneck(
+    figures: Figures, bottleneck: str, evidence: str, advice: str
+) -> None:
+    found = diagnose(figures)
+
+    assert found.bottleneck == bottleneck
+    assert evidence in "; ".join(found.evidence)
+    assert advice in found.advice
+
+
+def test_a_diagnosis_reads_as_evidence_then_advice() -> None:
+    said = str(diagnose(but(admission_wait_share=0.61, provider_p50_s=4.1)))
+
+    assert said == (
+        "rollouts waited 61 % of the time for admission; provider p50 4.1 s; loop lag p99 3 ms; "
+        "32 active: raise --concurrency"
+    )
+
+
+@given(
+    st.builds(
+        Figures,
+        **{
+            name: st.none() | st.floats(min_value=0, max_value=1e6)
+            for name in Figures.__dataclass_fields__
+        },
+    )
+)
+def test_any_figures_get_an_answer_and_unknown_ones_are_no_evidence(figures: Figures) -> None:
+    found = diagnose(figures)
+
+    known = sum(getattr(figures, name) is not None for name in Figures.__dataclass_fields__)
+    assert found.advice
+    assert len(found.evidence) <= known
+    assert "None" not in str(found)

@@ -1,0 +1,205 @@
+"""Figures of a process, carried as JSON, and a run made of several."""
+
+from dataclasses import replace
+
+import pytest
+
+from nemo_gym.telemetry.figures import (
+    CaptureFigures,
+    FigureSnapshot,
+    LoopFigures,
+    ModelFigures,
+    RolloutFigures,
+    ServerFigures,
+    from_json,
+    snapshot,
+    to_json,
+)
+from nemo_gym.telemetry.live import live_counts, server_counts
+from nemo_gym.telemetry.observer import observe_event_loop
+from nemo_gym.telemetry.run_view import diagnose_run, view_run
+from nemo_gym.telemetry.series import HistogramReading
+from support.meters import metering
+
+SECONDS = HistogramReading((1.0, 2.0, 4.0), (0, 0, 0, 0), 0.0)
+MS = HistogramReading((1.0, 10.0, 100.0), (0, 0, 0, 0), 0.0)
+MODEL = ModelFigures(
+    calls=0,
+    in_flight=0,
+    errors=0,
+    retries=0,
+    tokens_in=0,
+    tokens_out=0,
+    duration=SECONDS,
+    tool_calls=0,
+    tool_errors=0,
+    connection_waits=0,
+    connection_waited_s=0.0,
+)
+LOOP = LoopFigures(
+    lag_p50_ms=1.0,
+    lag_p99_ms=5.0,
+    gc_paused_ms=0.0,
+    gc_collections=0,
+    cpu_s=0.0,
+    rss_bytes=100,
+    threads=3,
+    observed_s=10.0,
+)
+ROLLOUTS = RolloutFigures(
+    planned=100,
+    offered=40,
+    resident=20,
+    active=10,
+    finished=18,
+    failed=2,
+    reward_total=9.0,
+    waited_s=0.0,
+    active_s=0.0,
+)
+
+
+def process(name: str, taken_at: float = 10.0, **changes: object) -> FigureSnapshot:
+    base = FigureSnapshot(
+        process=name,
+        pid=hash(name) % 1000,
+        taken_at=taken_at,
+        uptime_s=taken_at,
+        rollouts=None,
+        servers=(),
+        model=MODEL,
+        capture=CaptureFigures(0, 0, 0, MS),
+        loop=None,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_figures_travel_as_json_unchanged() -> None:
+    sent = [
+        process("driver", rollouts=ROLLOUTS, loop=LOOP),
+        process("cell-0", servers=(ServerFigures("mcqa", 1, 2, 3),)),
+    ]
+
+    assert from_json(to_json(sent)) == sent
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"processes": [{}]}', b'{"processes": 3}'])
+def test_what_is_no_figures_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        from_json(body)
+
+
+def test_counts_show_always_and_readings_only_while_observed() -> None:
+    server = server_counts("figures-test")
+    server.in_flight += 2
+    live_counts().tool_calls += 1
+
+    taken = snapshot("cell-0")
+
+    assert ServerFigures("figures-test", 2, 0, 0) in taken.servers
+    assert taken.model.tool_calls >= 1
+    assert taken.loop is None
+
+
+async def test_an_observed_process_shows_lag_cpu_and_memory() -> None:
+    with metering(interval_s=0.002):
+        async with observe_event_loop("server"):
+            import asyncio  # noqa: PLC0415
+
+            await asyncio.sleep(0.02)
+            taken = snapshot("cell-0")
+
+    assert taken.loop is not None
+    assert taken.loop.lag_p99_ms is not None
+    assert taken.loop.rss_bytes > 1_000_000
+    assert taken.loop.cpu_s > 0
+
+
+def test_rates_are_counted_between_two_looks() -> None:
+    def model(calls: int, tokens: int) -> ModelFigures:
+        return replace(MODEL, calls=calls, tokens_in=tokens, tokens_out=2 * tokens)
+
+    earlier = [process("a", 10.0, model=model(10, 100)), process("b", 10.0, model=model(5, 0))]
+    now = [process("a", 15.0, model=model(30, 200)), process("b", 15.0, model=model(10, 50))]
+
+    view = view_run(now, earlier)
+
+    assert (view.model_calls, view.model_rate) == (40, 5.0)
+    assert (view.tokens_in_rate, view.tokens_out_rate) == (30.0, 60.0)
+
+
+def test_the_rest_of_a_run_takes_as_long_as_the_rate_says() -> None:
+    earlier = [process("driver", 10.0, rollouts=replace(ROLLOUTS, finished=8, failed=2))]
+    now = [process("driver", 20.0, rollouts=ROLLOUTS)]
+
+    view = view_run(now, earlier)
+
+    assert view.rollouts is not None
+    assert (view.rollouts.rate, view.rollouts.eta_s) == (1.0, 80.0)
+    assert view.rollouts.mean_reward == 0.5
+
+
+def test_what_is_not_planned_has_no_end_in_sight() -> None:
+    now = [process("driver", 20.0, rollouts=replace(ROLLOUTS, planned=None))]
+
+    view = view_run(now)
+
+    assert view.rollouts is not None
+    assert view.rollouts.eta_s is None
+
+
+def test_instances_of_one_server_are_one_line() -> None:
+    now = [
+        process("cell-0", servers=(ServerFigures("mcqa", 3, 100, 1), ServerFigures("m", 1, 1, 0))),
+        process("cell-1", servers=(ServerFigures("mcqa", 4, 50, 0),)),
+    ]
+
+    view = view_run(now)
+
+    shown = [(s.name, s.in_flight, s.rate, s.errors) for s in view.servers]
+    assert shown == [("mcqa", 7, 15.0, 1), ("m", 1, 0.1, 0)]
+
+
+def test_shares_of_gc_and_cpu_are_of_the_time_between_two_looks() -> None:
+    busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0)
+    earlier, now = [process("a", 10.0, loop=LOOP)], [process("a", 15.0, loop=busy)]
+
+    [one] = view_run(now, earlier).processes
+
+    assert (one.gc_share, one.cpu_share) == (0.1, 0.8)
+
+
+def test_a_process_without_telemetry_shows_no_readings() -> None:
+    view = view_run([process("a")])
+
+    [one] = view.processes
+    assert (one.lag_p99_ms, one.gc_share, one.cpu_share, one.rss_bytes) == (None,) * 4
+    assert not view.observed
+
+
+def test_no_process_is_a_view_of_nothing() -> None:
+    view = view_run([])
+
+    assert (view.rollouts, view.servers, view.model_rate, view.model_p50_s) == (
+        None,
+        (),
+        None,
+        None,
+    )
+
+
+def test_a_run_that_waited_for_admission_is_diagnosed_so_at_its_end() -> None:
+    calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
+    driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0)
+
+    found = diagnose_run(
+        [
+            process(
+                "driver", rollouts=driver, loop=LOOP, model=replace(MODEL, calls=10, duration=calls)
+            )
+        ]
+    )
+
+    assert found.bottleneck == "admission"
+    assert "waited 61 %" in str(found)
+    assert "provider p50 3.0 s" in str(found)
