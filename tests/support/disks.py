@@ -184,6 +184,8 @@ class FaultyDisk(Disk):
         """Raised by every open of a file."""
         self.sync_error: OSError | None = None
         self.local = True
+        self.refused = ""
+        """A file of this name cannot be opened."""
 
     def is_local(self, path: Path) -> bool:
         return self.local
@@ -191,6 +193,8 @@ class FaultyDisk(Disk):
     def open_append(self, path: Path) -> int:
         if self.error is not None:
             raise self.error
+        if path.name == self.refused:
+            raise OSError(errno.EACCES, "Permission denied")
         return super().open_append(path)
 
     def write(self, fd: int, data: bytes) -> int:
