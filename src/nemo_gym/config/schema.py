@@ -57,8 +57,8 @@ class OtlpSettings:
 
     enabled: bool = False
     """Whether metrics (and traces, where they are on) go to a collector."""
-    protocol: Literal["http", "grpc"] = "http"
-    """How the collector is spoken to."""
+    protocol: Literal["http", "grpc"] | None = None
+    """How the collector is spoken to. None: `OTEL_EXPORTER_OTLP_PROTOCOL`, else by the port."""
     endpoint: str | None = None
     """URL of the collector. None: `OTEL_EXPORTER_OTLP_ENDPOINT`, or the standard local port."""
 
