@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunOptions", "RunningServers", "open_run"]
 
+_SHOWN_KEYS = ("model_call_capture_dir",)
+"""Settings that commands look up in the files of live runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -216,4 +219,5 @@ def _live_run(running: RunningServers, options: RunOptions, now: float) -> LiveR
         log_dir=str(running.log_dir),
         servers=tuple(s.name for s in running.servers),
         output=options.output,
+        extra={key: running.tree[key] for key in _SHOWN_KEYS if running.tree.get(key)},
     )

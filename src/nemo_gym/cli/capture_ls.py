@@ -1,0 +1,58 @@
+"""`gym capture ls`: the captured rollouts, one line each."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.output import print_table
+from nemo_gym.observability.summaries import RolloutSummary, summarize_all
+
+__all__ = ["ls"]
+
+_COLUMNS = ("rollout", "calls", "tokens in", "tokens out", "errors", "state", "last call (UTC)")
+_RIGHT = ("calls", "tokens in", "tokens out")
+
+
+@click.command(epilog=example("gym capture ls --dir results/model-calls"))
+@capture_dir_option
+@json_option
+def ls(directory: Path | None, *, as_json: bool) -> None:
+    """List captured rollouts: calls, tokens, errors, and what is wrong with them."""
+    store = open_store(directory)
+    summaries = summarize_all(store)
+    if as_json:
+        for summary in summaries:
+            click.echo(json.dumps(asdict(summary)))
+        return
+    rows = [_row(summary) for summary in summaries]
+    print_table(_COLUMNS, rows, right=_RIGHT)
+    click.echo(f"{len(rows)} rollouts in {store.directory}")
+
+
+def _row(summary: RolloutSummary) -> list[object]:
+    errors = ", ".join(f"{name} {count}" for name, count in sorted(summary.errors.items()))
+    last = summary.completed_at
+    return [
+        summary.rollout_id,
+        summary.calls,
+        summary.tokens_in,
+        summary.tokens_out,
+        errors or None,
+        ", ".join(_states(summary)) or "ok",
+        None if last is None else datetime.fromtimestamp(last, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+    ]
+
+
+def _states(summary: RolloutSummary) -> Iterable[str]:
+    if summary.damaged:
+        yield f"{summary.damaged} damaged"
+    if summary.incomplete:
+        yield "incomplete"
+    if summary.pending:
+        yield "pending"

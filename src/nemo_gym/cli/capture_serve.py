@@ -1,0 +1,98 @@
+"""`gym capture serve`: capture the model calls of any agent, without Gym around it."""
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.options import example
+from nemo_gym.errors import ConfigMistake
+from nemo_gym.ids import RolloutId, parse_rollout_id
+
+__all__ = ["serve"]
+
+
+@click.command(
+    epilog=example(
+        "gym capture serve --upstream https://api.openai.com/v1 --dir results/model-calls"
+    )
+)
+@click.option("--upstream", required=True, metavar="URL", help="Base URL of the provider.")
+@click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Capture directory; made when it is not there.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=11001, show_default=True, help="0: a free one."
+)
+@click.option(
+    "--key-env",
+    metavar="NAME",
+    help="Environment variable with the provider's key; without it the client's own is passed on.",
+)
+@click.option("--rollout-id", metavar="ID", help="Id of calls that name no session of their own.")
+def serve(
+    upstream: str,
+    directory: Path,
+    *,
+    host: str,
+    port: int,
+    key_env: str | None,
+    rollout_id: str | None,
+) -> None:
+    """Serve a provider's API and capture every model call; point an agent's base URL here.
+
+    Responses, Chat Completions and Messages are forwarded as they come. A call belongs to the
+    session that the client names in its headers, else to one id for this process; a path under
+    /ng-rollout/ID/ says so itself.
+    """
+    name = parse_rollout_id(rollout_id or f"process-{int(time.time())}-{secrets.token_hex(2)}")
+    asyncio.run(_serve(upstream, directory.absolute(), (host, port), _key(key_env), name))
+
+
+def _key(key_env: str | None) -> str | None:
+    if key_env is None:
+        return None
+    key = os.environ.get(key_env)
+    if not key:
+        raise ConfigMistake(
+            f"the environment variable {key_env} is not set", where="--key-env", mend="export it"
+        )
+    return key
+
+
+async def _serve(
+    upstream: str, directory: Path, address: tuple[str, int], key: str | None, name: RolloutId
+) -> None:
+    # Imported here: the command's help needs no HTTP server.
+    from nemo_gym.capture.store import CaptureStore  # noqa: PLC0415
+    from nemo_gym.runtime.capture_server import CaptureServer, provider_at  # noqa: PLC0415
+    from nemo_gym.runtime.layout import origin_of  # noqa: PLC0415
+    from nemo_gym.servers.forward import Forwarder  # noqa: PLC0415
+    from nemo_gym.servers.serve import AppServer, bind_socket  # noqa: PLC0415
+
+    store = CaptureStore(directory)
+    store.open_for_writing()
+    sock = bind_socket(*address)
+    app = CaptureServer(Forwarder(provider_at(upstream, key)), store, name)
+    server = AppServer(app, sock, "capture_serve")
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await server.start()
+    origin = origin_of(sock)
+    click.echo(f"capturing calls to {upstream} in {store.directory}")
+    click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")
+    click.echo(f"  calls without a session of their own: rollout {name}")
+    await stopping.wait()
+    await server.stop(1.0)
+    await asyncio.to_thread(store.close)

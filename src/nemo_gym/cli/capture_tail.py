@@ -1,0 +1,88 @@
+"""`gym capture tail`: model calls as they are captured, one line each."""
+
+import heapq
+import time
+from collections.abc import Generator, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.options import example
+from nemo_gym.observability.follow import Follower
+from nemo_gym.records.model_call import ModelCallRecord, build
+from nemo_gym.wire.json import loads_object
+from nemo_gym.wire.transcript import response_utterances
+
+__all__ = ["tail"]
+
+_POLL_S = 0.25
+_SHOWN = 60
+
+
+@click.command(epilog=example("gym capture tail -f --dir results/model-calls"))
+@capture_dir_option
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Calls to begin with.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Keep printing calls as they come.")
+@click.option("--raw", is_flag=True, help="Print the stored lines as they are.")
+def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None:
+    """Print the last model calls; with -f, the next ones as they come, until Ctrl-C."""
+    store = open_store(directory)
+    follower = Follower(store, from_start=True)
+    _print(_last(follower.new_lines(), count), raw=raw)
+    while follow:
+        time.sleep(_POLL_S)
+        _print(_with_time(follower.new_lines()), raw=raw)
+
+
+def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:
+    for rollout_id, line in lines:
+        row = loads_object(line) or {}
+        completed = row.get("completed_at")
+        yield (float(completed) if isinstance(completed, int | float) else 0.0), rollout_id, line
+
+
+def _last(lines: Iterable[tuple[str, bytes]], count: int) -> list[tuple[float, str, bytes]]:
+    return sorted(heapq.nlargest(count, _with_time(lines)))
+
+
+def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
+    for _, rollout_id, line in lines:
+        if raw:
+            click.echo(line.decode("utf-8", "replace"))
+            continue
+        row = loads_object(line)
+        text = "damaged line" if row is None else _line(build(row, 0))
+        click.echo(f"{rollout_id}  {text}")
+
+
+def _line(record: ModelCallRecord) -> str:
+    when = (
+        datetime.fromtimestamp(record.completed_at, UTC).strftime("%H:%M:%S")
+        if record.completed_at is not None
+        else "--:--:--"
+    )
+    said = " ".join(u.text for u in response_utterances(record.response or {})).replace("\n", " ")
+    known = [
+        when,
+        record.dialect or "?",
+        record.model or "?",
+        str(record.status_code or "-"),
+        record.error_category or record.response_status or "",
+        f"{_number(record.tokens_in)}→{_number(record.tokens_out)}",
+        f"{record.latency_total_ms or 0:.0f} ms",
+        said if len(said) <= _SHOWN else said[: _SHOWN - 1] + "…",
+    ]
+    return "  ".join(known)
+
+
+def _number(value: int | None) -> str:
+    return "?" if value is None else str(value)

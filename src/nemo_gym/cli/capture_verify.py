@@ -1,0 +1,60 @@
+"""`gym capture verify`: says what in a capture directory is damaged, missing or under way."""
+
+import json
+import sys
+from collections.abc import Generator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.options import example, json_option
+from nemo_gym.observability.raw_lines import raw_lines
+from nemo_gym.observability.summaries import is_row, summarize_all
+
+__all__ = ["verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    rollout_id: str
+    kind: str
+    """`damaged`, `incomplete` or `pending`."""
+    detail: str
+
+
+@click.command(epilog=example("gym capture verify --dir results/model-calls"))
+@capture_dir_option
+@json_option
+def verify(directory: Path | None, *, as_json: bool) -> None:
+    """Check every rollout for damaged rows, missing rows and calls under way; exit 1 if any."""
+    store = open_store(directory)
+    rollouts, calls = 0, 0
+    findings: list[_Finding] = []
+    for summary in summarize_all(store):
+        rollouts += 1
+        calls += summary.calls
+        if summary.damaged:
+            findings += _damaged(store, summary.rollout_id)
+        if summary.incomplete:
+            findings.append(_Finding(summary.rollout_id, "incomplete", "a row is missing"))
+        if summary.pending:
+            findings.append(_Finding(summary.rollout_id, "pending", "a call is under way"))
+    if as_json:
+        found = [asdict(finding) for finding in findings]
+        click.echo(json.dumps({"rollouts": rollouts, "calls": calls, "findings": found}, indent=2))
+    else:
+        for finding in findings:
+            click.echo(f"{finding.rollout_id}: {finding.kind}: {finding.detail}")
+        verdict = f"{len(findings)} findings" if findings else "all whole"
+        click.echo(f"{rollouts} rollouts, {calls} calls in {store.directory}: {verdict}")
+    sys.exit(1 if findings else 0)
+
+
+def _damaged(store: CaptureStore, rollout_id: str) -> Generator[_Finding]:
+    for line in raw_lines(store, rollout_id):
+        if not is_row(line):
+            what = f"{line.path.name}: {len(line.body)} bytes at {line.offset} are no row"
+            yield _Finding(rollout_id, "damaged", what)

@@ -1,0 +1,40 @@
+"""New rows of a capture directory as they come, from all its files.
+
+Files are looked at again and again; only what was added is read, and a row is handed out once its
+line has its end.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import RolloutId
+
+__all__ = ["Follower"]
+
+
+class Follower:
+    """Remembers how far each file was read."""
+
+    def __init__(self, store: CaptureStore, *, from_start: bool = False) -> None:
+        self._store = store
+        self._read: dict[Path, int] = {}
+        if not from_start:
+            self._read = {file.path: file.size for file in store.files()}
+
+    def new_lines(self) -> Generator[tuple[RolloutId, bytes]]:
+        """Yield every whole line since the last call, with the rollout it belongs to."""
+        for file in self._store.files():
+            read = self._read.get(file.path, 0)
+            if file.size < read:
+                read = 0  # cleared since
+            if file.size == read:
+                continue
+            with file.path.open("rb") as source:
+                source.seek(read)
+                data = source.read()
+            whole = data.rfind(b"\n") + 1
+            self._read[file.path] = read + whole
+            for line in data[:whole].split(b"\n"):
+                if line.strip():
+                    yield file.rollout_id, line

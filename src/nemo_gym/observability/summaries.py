@@ -1,0 +1,117 @@
+"""A capture directory at a glance: rollouts in, one small summary each out; payloads stay on disk.
+
+Only the few fields that a summary needs are decoded, so thousands of rollouts cost little, and one
+file is held at a time.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from nemo_gym.capture.marks import marked_rollouts
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.observability.raw_lines import RawLine, raw_lines
+from nemo_gym.wire.json import loads_object
+from nemo_gym.wire.usage import token_stats, usage_of
+
+__all__ = ["RolloutSummary", "is_row", "summarize", "summarize_all"]
+
+
+@dataclass(slots=True)
+class RolloutSummary:
+    """What is captured of one rollout."""
+
+    rollout_id: str
+    calls: int = 0
+    tokens_in: int | None = None
+    """Sum over the calls that reported it; None when none did."""
+    tokens_out: int | None = None
+    errors: Counter[str] = field(default_factory=Counter)
+    """Calls by error category."""
+    damaged: int = 0
+    """Lines that cannot be read."""
+    incomplete: bool = False
+    """A row is known to be missing."""
+    pending: bool = False
+    """A call is under way."""
+    completed_at: float | None = None
+    """UTC Unix seconds at which the last call ended."""
+    size_bytes: int = 0
+
+
+class _Response(msgspec.Struct):
+    usage: Any = None
+    x_groq: Any = None
+
+
+class _Row(msgspec.Struct):
+    dialect: str | None = None
+    error_category: str | None = None
+    completed_at: float | None = None
+    response: _Response | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Row)
+_NUMBER = re.compile(r"(\d+)")
+
+
+def summarize_all(store: CaptureStore) -> Generator[RolloutSummary]:
+    """Yield a summary of every rollout that has rows or is known to lack one, in natural order."""
+    known = {*store.rollouts(), *marked_rollouts(store.layout)}
+    for rollout_id in sorted(known, key=_natural):
+        yield summarize(store, rollout_id)
+
+
+def summarize(store: CaptureStore, rollout_id: str) -> RolloutSummary:
+    """Return the summary of one rollout; raises `InvalidRolloutId`."""
+    summary = RolloutSummary(rollout_id)
+    summary.pending = store.is_pending(rollout_id)
+    summary.incomplete = store.is_incomplete(rollout_id)
+    for line in raw_lines(store, rollout_id):
+        summary.size_bytes += len(line.body) + line.ended
+        _add(summary, line)
+    return summary
+
+
+def is_row(line: RawLine) -> bool:
+    """Say whether a line is a whole row: a JSON object with its end."""
+    return line.ended and _decoded(line.body) is not None
+
+
+def _add(summary: RolloutSummary, line: RawLine) -> None:
+    row = _decoded(line.body) if line.ended else None
+    if row is None:
+        # Without its end under a live claim it is "not yet", not damage.
+        summary.damaged += 0 if summary.pending and not line.ended else 1
+        return
+    summary.calls += 1
+    if row.error_category is not None:
+        summary.errors[row.error_category] += 1
+    if row.completed_at is not None:
+        summary.completed_at = max(summary.completed_at or 0.0, row.completed_at)
+    if row.response is not None:
+        usage = usage_of({"usage": row.response.usage, "x_groq": row.response.x_groq})
+        tokens = token_stats(usage, row.dialect)
+        summary.tokens_in = _sum(summary.tokens_in, tokens.tokens_in)
+        summary.tokens_out = _sum(summary.tokens_out, tokens.tokens_out)
+
+
+def _decoded(body: bytes) -> _Row | None:
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # A field of another type than expected, or JSON that only a lenient decoder takes.
+        return _Row() if loads_object(body) is not None else None
+
+
+def _sum(total: int | None, value: int | None) -> int | None:
+    return total if value is None else (total or 0) + value
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sort key under which `9-0` comes before `10-0`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text)]

@@ -1,0 +1,92 @@
+"""A model server alone: any agent outside Gym points its base URL here, and its calls are captured.
+
+What comes under `/ng-rollout/<id>/` belongs to that rollout. Every other call gets the id of the
+client's own session, where it sends one, or one for the process.
+"""
+
+import re
+
+from starlette.types import Receive, Scope, Send
+
+from nemo_gym.capture.client_ids import client_session_id
+from nemo_gym.capture.middleware import model_call_stack
+from nemo_gym.capture.prefix import RolloutOfScope
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.errors import ConfigMistake
+from nemo_gym.ids import RolloutId, parse_rollout_id
+from nemo_gym.servers.forward import Forwarder
+from nemo_gym.servers.guard import DisconnectGuard
+from nemo_gym.servers.provider import Key, Provider
+from nemo_gym.transport.address import AddressInvalid, parse_address
+from nemo_gym.wire.dialects import DIALECTS
+
+__all__ = ["CaptureServer", "provider_at", "session_rollout"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class CaptureServer:
+    """An ASGI app: guard, capture, forwarder; plus `GET /health`."""
+
+    def __init__(self, forwarder: Forwarder, store: CaptureStore, process_id: RolloutId) -> None:
+        self._forwarder = forwarder
+        stack = model_call_stack(
+            forwarder.forward,
+            store=store,
+            model_ref_name="capture_serve",
+            unprefixed=session_rollout(process_id),
+        )
+        self._app = DisconnectGuard(stack)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; the lifespan closes the connections to the provider."""
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif scope["type"] == "http" and scope["path"] == "/health":
+            await _healthy(send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self._forwarder.aclose()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+def session_rollout(process_id: RolloutId) -> RolloutOfScope:
+    """Return what names the rollout of a call without a prefix: its session, else `process_id`."""
+
+    def name(scope: Scope) -> RolloutId | None:
+        session = client_session_id(scope["headers"])
+        if session is None:
+            return process_id
+        # A session id is the client's own text; what a file name cannot hold is replaced.
+        safe = _UNSAFE.sub("-", session).lstrip("._-")[:190]
+        return parse_rollout_id(safe) if safe else process_id
+
+    return name
+
+
+async def _healthy(send: Send) -> None:
+    body = b'{"status":"ok"}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def provider_at(url: str, key: str | None) -> Provider:
+    """Return a provider that may speak every dialect; raises `ConfigMistake` for a bad URL.
+
+    A key travels as a bearer token, to Anthropic as `x-api-key`.
+    """
+    try:
+        address = parse_address(url)
+    except AddressInvalid as problem:
+        raise ConfigMistake(str(problem), where="--upstream", mend="give http(s)://HOST") from None
+    anthropic = "anthropic" in address.origin
+    chosen = Key.x_api_key(key) if anthropic else Key.bearer(key)
+    return Provider((address,), tuple(d.name for d in DIALECTS), chosen)

@@ -1,0 +1,136 @@
+"""A request or response of any dialect in; its conversation as plain lines of dialogue out. Pure.
+
+For eyes: nothing is summed or judged here, and what is of no known shape is shown as JSON.
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+
+from nemo_gym.wire.json import as_array, as_object, dumps, is_object, text_of
+
+__all__ = ["Utterance", "request_utterances", "response_utterances"]
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """One thing that one side said."""
+
+    role: str
+    """`system`, `user`, `assistant`, `tool`, … as the dialect names it."""
+    kind: str
+    """`text`, `reasoning`, `tool_call`, `tool_result`, `refusal` or `other`."""
+    text: str
+
+
+def request_utterances(request: dict[str, object]) -> list[Utterance]:
+    """Return the conversation that a request carries, instructions first."""
+    said: list[Utterance] = []
+    for key in ("instructions", "system"):
+        said += _content("system", request.get(key))
+    given = request.get("messages", request.get("input"))
+    if isinstance(given, str):
+        return [*said, Utterance("user", "text", given)]
+    for item in _objects(given):
+        said += _item(item, "user")
+    return said
+
+
+def response_utterances(response: dict[str, object]) -> list[Utterance]:
+    """Return what a response says, every choice of it."""
+    said: list[Utterance] = []
+    for item in _objects(response.get("output")):
+        said += _item(item, "assistant")
+    for choice in _objects(response.get("choices")):
+        said += _item(as_object(choice.get("message")) or {}, "assistant")
+    if "content" in response:
+        said += _content("assistant", response["content"])
+    error = as_object(response.get("error"))
+    if error is not None:
+        said.append(Utterance("error", "other", text_of(error.get("message")) or _json(error)))
+    return said
+
+
+def _item(item: dict[str, object], default_role: str) -> Generator[Utterance]:
+    """Yield what one message or item says."""
+    kind = text_of(item.get("type")) or "message"
+    role = text_of(item.get("role")) or default_role
+    if kind == "function_call":
+        yield _call(item.get("name"), item.get("arguments"))
+    elif kind == "function_call_output":
+        yield Utterance("tool", "tool_result", _plain(item.get("output")))
+    elif kind == "reasoning":
+        yield from _reasoning(item)
+    elif kind != "message":
+        yield Utterance(role, "other", _json(item))
+    elif role == "tool":
+        yield Utterance("tool", "tool_result", _plain(item.get("content")))
+    else:
+        yield from _message(item, role)
+
+
+def _message(message: dict[str, object], role: str) -> Generator[Utterance]:
+    for key in ("reasoning_content", "reasoning"):
+        text = text_of(message.get(key))
+        if text:
+            yield Utterance(role, "reasoning", text)
+            break
+    yield from _content(role, message.get("content"))
+    refusal = text_of(message.get("refusal"))
+    if refusal:
+        yield Utterance(role, "refusal", refusal)
+    for call in _objects(message.get("tool_calls")):
+        function = as_object(call.get("function")) or {}
+        yield _call(function.get("name"), function.get("arguments"))
+
+
+def _content(role: str, content: object) -> Generator[Utterance]:
+    if isinstance(content, str):
+        if content:
+            yield Utterance(role, "text", content)
+        return
+    for block in _objects(content):
+        yield _block(role, block)
+
+
+def _block(role: str, block: dict[str, object]) -> Utterance:
+    match text_of(block.get("type")):
+        case "text" | "input_text" | "output_text":
+            return Utterance(role, "text", text_of(block.get("text")) or "")
+        case "refusal":
+            return Utterance(role, "refusal", text_of(block.get("refusal")) or "")
+        case "thinking":
+            return Utterance(role, "reasoning", text_of(block.get("thinking")) or "")
+        case "tool_use":
+            return _call(block.get("name"), block.get("input"))
+        case "tool_result":
+            return Utterance("tool", "tool_result", _plain(block.get("content")))
+        case _:
+            return Utterance(role, "other", _json(block))
+
+
+def _reasoning(item: dict[str, object]) -> Generator[Utterance]:
+    for key in ("summary", "content"):
+        for part in _objects(item.get(key)):
+            text = text_of(part.get("text"))
+            if text:
+                yield Utterance("assistant", "reasoning", text)
+
+
+def _call(name: object, arguments: object) -> Utterance:
+    given = arguments if isinstance(arguments, str) else _json(arguments)
+    return Utterance("assistant", "tool_call", f"{text_of(name) or '?'}({given})")
+
+
+def _plain(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    texts = [text_of(block.get("text")) for block in _objects(content)]
+    return "\n".join(t for t in texts if t) or _json(content)
+
+
+def _objects(value: object) -> Iterable[dict[str, object]]:
+    return [entry for entry in as_array(value) or () if is_object(entry)]
+
+
+def _json(value: object) -> str:
+    return dumps(value).decode()
