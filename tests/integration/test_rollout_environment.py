@@ -24,7 +24,7 @@ def output(tmp_path: Path) -> Path:
 
 
 async def _with_evidence(row: Row) -> FakeAnswer:
-    attached = {"ng_agent_observations": {"records": []}, "ng_trajectory": {}}
+    attached: Row = {"ng_agent_observations": {"records": []}, "ng_trajectory": {}}
     return FakeAnswer(200, {**row, **attached, "reward": 1, "answer": "A"})
 
 

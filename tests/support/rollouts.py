@@ -127,6 +127,7 @@ async def collect(
         capture_dir = Path(tree["model_call_capture_dir"])
     run = prepare_run(asked, tree or {}, {"solver"}, capture_dir=capture_dir)
     try:
+        run.begin()
         return await collect_run(run, client or FakeAgent(), options=options, stop=stop)
     finally:
         run.close()

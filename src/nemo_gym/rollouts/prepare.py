@@ -1,6 +1,7 @@
-"""Everything of a run that happens before its first rollout: checks, plan, manifest, leases.
+"""Everything of a run that happens before its first rollout: checks, plan, leases, manifest.
 
-What the user asked for in, a `PreparedRun` out; or one `UserMistake`, with nothing changed.
+What the user asked for in, a `PreparedRun` out; or one `UserMistake`, with nothing changed. The
+run's own files are touched by `begin` only, so that a run whose servers do not start leaves none.
 """
 
 import contextlib
@@ -64,15 +65,38 @@ class PreparedRun:
     request: RunRequest
     files: RunFiles
     manifest: Manifest
-    index: RunIndex
-    aggregator: Aggregator
     capture_dir: Path | None
+    planned: Materialized
+    planning_ms: float
+    """How long it took to plan and materialise, in ms."""
+    aggregator: Aggregator = field(default_factory=Aggregator)
+    """Finished rollouts, those of earlier sessions once the run has begun."""
+    index: RunIndex = field(default_factory=RunIndex)
+    """What earlier sessions left, once the run has begun."""
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     @property
     def row_keys(self) -> frozenset[str]:
         """Return the top-level keys that rows carried; they are not metrics."""
         return frozenset(self.manifest.row_keys)
+
+    def begin(self) -> None:
+        """Put the run's files in place, the manifest first, and read what earlier sessions left.
+
+        Raises `OutputUnusable`.
+        """
+        with _output_errors(self.files):
+            if self.request.mode == "overwrite":
+                for path in self.files.all():
+                    REAL_DISK.unlink(path)
+            self.manifest.begin_session(time.time())
+            self.manifest.counts = {"planned": self.planned.rollouts}
+            write_manifest(self.files.manifest, self.manifest)
+            REAL_DISK.rename(self.planned.scratch, self.files.materialized)
+            self.index = index_run(self.files, self.aggregator, self.row_keys)
+        metrics = driver_metrics()
+        if metrics is not None:
+            swallowing(metrics.materialize.record, self.planning_ms)
 
     def close(self) -> None:
         """Let other runs have the files and the capture ids; doing so twice is no error."""
@@ -86,20 +110,22 @@ def prepare_run(
     *,
     capture_dir: Path | None = None,
 ) -> PreparedRun:
-    """Check everything, plan every rollout, and write down what is going to be done.
+    """Check everything, plan every rollout, and hold what only one run may have.
 
     `tree` is the resolved configuration, secrets hidden; `agents` are those that exist, None when
     that is not known; `capture_dir` is where model calls are captured. Raises `UserMistake`.
     """
     check_readable(request.inputs)
     files = RunFiles(request.output)
+    started = time.perf_counter()
     with contextlib.ExitStack() as held:
-        now = time.time()
-        holder = Holder.here(files.output.absolute(), utc_text(now))
+        holder = Holder.here(files.output.absolute(), utc_text(time.time()))
         held.enter_context(hold_output(files.lock, holder))
         old = _earlier_run(files, request)
         planner = Planner(_plan_request(request, tree, agents))
-        planned = _materialized(request, files, planner, old)
+        with _output_errors(files):
+            rows, prefix = read_rows(request.inputs), None if old is None else old.inputs.tasks
+            planned = materialize(rows, planner, files.materialized, prefix=prefix)
         held.callback(REAL_DISK.unlink, planned.scratch)
         manifest = _manifest(request, tree, planner, planned, capture_dir)
         if old is not None:
@@ -109,10 +135,8 @@ def prepare_run(
             ids = CaptureIds(planner.task_range, frozenset(planner.explicit_ids))
             lease = hold_capture_ids(capture_dir, ids, holder)
             held.callback(lambda: lease.close() if lease else None)
-        aggregator = Aggregator()
-        run = PreparedRun(request, files, manifest, RunIndex(), aggregator, capture_dir)
-        with _output_errors(files):
-            _begin(run, planned, now)
+        planning_ms = (time.perf_counter() - started) * 1000
+        run = PreparedRun(request, files, manifest, capture_dir, planned, planning_ms)
         run._held = held.pop_all()  # noqa: SLF001 - made here
         return run
 
@@ -150,20 +174,6 @@ def _plan_request(
         limit=request.limit,
         params=params if isinstance(params, Mapping) else {},
     )
-
-
-def _materialized(
-    request: RunRequest, files: RunFiles, planner: Planner, old: Manifest | None
-) -> Materialized:
-    started = time.perf_counter()
-    prefix = None if old is None else old.inputs.tasks
-    with _output_errors(files):
-        rows = read_rows(request.inputs)
-        planned = materialize(rows, planner, files.materialized, prefix=prefix)
-    metrics = driver_metrics()
-    if metrics is not None:
-        swallowing(metrics.materialize.record, (time.perf_counter() - started) * 1000)
-    return planned
 
 
 def _manifest(
@@ -207,18 +217,6 @@ def _refuse_changes(old: Manifest, new: Manifest, planned: Materialized, files: 
             where=str(files.manifest),
             mend="undo the change, start anew with --overwrite, or give another --output",
         )
-
-
-def _begin(run: PreparedRun, planned: Materialized, now: float) -> None:
-    """Put the manifest in place before anything else of the run."""
-    if run.request.mode == "overwrite":
-        for path in run.files.all():
-            REAL_DISK.unlink(path)
-    run.manifest.begin_session(now)
-    run.manifest.counts = {"planned": planned.rollouts}
-    write_manifest(run.files.manifest, run.manifest)
-    REAL_DISK.rename(planned.scratch, run.files.materialized)
-    run.index = index_run(run.files, run.aggregator, run.row_keys)
 
 
 @contextlib.contextmanager

@@ -60,7 +60,7 @@ class RunReport:
 
 
 def progress_of(run: PreparedRun) -> Progress:
-    """Return the counts of a session of `run` that is about to begin."""
+    """Return the counts of the session of `run` that has begun."""
     return Progress(
         total=run.manifest.inputs.rollouts,
         done_before=run.index.finished,
@@ -78,7 +78,7 @@ async def collect_run(
 ) -> RunReport:
     """Run every rollout that is still to be done and bring the run's files to their end.
 
-    Raises `OutputUnusable` when rows cannot be written; the run can be resumed then.
+    `run` has begun. Raises `OutputUnusable` when rows cannot be written; it can be resumed then.
     """
     began = time.monotonic()
     stop = stop or StopSignal()

@@ -1,0 +1,197 @@
+"""One evaluation from its plan to its report: servers found or started, signals, progress."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.asked import Asked
+from nemo_gym.cli.eval_report import print_report, report_document
+from nemo_gym.cli.output import print_json
+from nemo_gym.cli.progress import ProgressDisplay
+from nemo_gym.config.nearest import did_you_mean, nearest
+from nemo_gym.config.resolved import RunConfig
+from nemo_gym.errors import UserMistake
+from nemo_gym.rollouts.collect import CollectOptions, StopSignal
+from nemo_gym.rollouts.prepare import PreparedRun, RunRequest, prepare_run
+from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
+from nemo_gym.runtime.connect import connect_run
+from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
+from nemo_gym.runtime.supervise import keep_alive
+from nemo_gym.runtime.watch import ProcessTelemetry
+
+__all__ = ["evaluate_until_ended"]
+
+_AGENTS = "responses_api_agents"
+_PARAMS = "responses_create_params"
+
+
+async def evaluate_until_ended(asked: Asked, config: RunConfig, inputs: tuple[Path, ...]) -> int:
+    """Evaluate until done or told to stop; print the report and return the exit code."""
+    display = ProgressDisplay(quiet=asked.as_json)
+    evaluation = _Evaluation(asked, config, inputs, display)
+    task = asyncio.ensure_future(evaluation.report())
+    _Interrupts(task, evaluation, display).install()
+    try:
+        report = await task
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    if asked.as_json:
+        print_json(report_document(report))
+    else:
+        print_report(report)
+    for warning in report.warnings:
+        click.secho(f"warning: {warning}", fg="yellow", bold=True, err=True)
+    return report.exit_code
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    asked: Asked
+    config: RunConfig
+    inputs: tuple[Path, ...]
+    display: ProgressDisplay
+    stop: StopSignal = field(default_factory=StopSignal)
+    progress: Progress | None = None
+    """None until rollouts begin."""
+
+    async def report(self) -> RunReport:
+        """Prepare the run, have its servers, collect its rollouts."""
+        if self.asked.no_serve:
+            async with self._connected() as running:
+                tree = {**running.tree, _PARAMS: self._params(running.tree)}
+                with contextlib.closing(self._prepared(tree, running.agents)) as run:
+                    return await self._collected(run, running)
+        agents = [server.name for server in self.config.servers if server.kind == _AGENTS]
+        with contextlib.closing(self._prepared(self.config.hidden(), agents)) as run:
+            options = RunOptions(
+                workers=self.asked.workers,
+                one_process_each=self.asked.one_process_each,
+                output=str(run.files.output.absolute()),
+            )
+            async with open_run(self.config, options, self.display.say) as running:
+                _refuse_problems(running)
+                return await self._collected(run, running)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[RunningServers]:
+        running = await connect_run(self.config)
+        telemetry = ProcessTelemetry.start(self.config, "driver", running.run_id)
+        try:
+            async with telemetry.observed_loop():
+                yield running
+        finally:
+            await asyncio.to_thread(telemetry.shutdown)
+            await running.client.aclose()
+
+    def _params(self, running: Mapping[str, object]) -> dict[str, object]:
+        """Return the parameters laid over every row: those of the servers' run, then one's own."""
+        theirs, own = running.get(_PARAMS), self.config.tree.get(_PARAMS)
+        return {
+            **(theirs if isinstance(theirs, Mapping) else {}),
+            **(own if isinstance(own, Mapping) else {}),
+        }
+
+    def _prepared(self, tree: Mapping[str, object], agents: list[str]) -> PreparedRun:
+        asked = self.asked
+        if asked.agent is not None and asked.agent not in agents:
+            raise UserMistake(
+                f"there is no agent {asked.agent!r}{did_you_mean(nearest(asked.agent, agents))}",
+                where="--agent",
+                mend=f"use one of {', '.join(sorted(agents))}" if agents else "configure an agent",
+            )
+        request = RunRequest(
+            self.inputs,
+            asked.output,
+            agent=asked.agent,
+            limit=asked.limit,
+            num_repeats=asked.num_repeats,
+            mode=asked.mode,
+            max_rollout_attempts=asked.max_rollout_attempts,
+        )
+        return prepare_run(request, tree, agents, capture_dir=_capture_dir(tree))
+
+    async def _collected(self, run: PreparedRun, running: RunningServers) -> RunReport:
+        """Collect while the servers live; the death of one for good ends the run."""
+        await asyncio.to_thread(run.begin)
+        self.progress = progress_of(run)
+        options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
+        collecting = asyncio.ensure_future(
+            collect_run(
+                run, running.client, options=options, stop=self.stop, progress=self.progress
+            )
+        )
+        watching = asyncio.ensure_future(keep_alive(running.children, self.display.say))
+        try:
+            async with self.display.showing(self.progress):
+                if running.children:
+                    await asyncio.wait({collecting, watching}, return_when=asyncio.FIRST_COMPLETED)
+                    if not collecting.done():
+                        self.stop.stop()
+                report = await collecting
+            if running.children and watching.done():
+                watching.result()
+            return report
+        finally:
+            collecting.cancel()
+            watching.cancel()
+            await asyncio.gather(collecting, watching, return_exceptions=True)
+
+
+def _capture_dir(tree: Mapping[str, object]) -> Path | None:
+    """Return where model calls are captured; None while capture is off."""
+    folder = tree.get("model_call_capture_dir")
+    return Path(folder) if tree.get("observability_enabled") and isinstance(folder, str) else None
+
+
+def _refuse_problems(running: RunningServers) -> None:
+    if running.problems:
+        raise UserMistake(
+            "\n  ".join(running.problems),
+            mend="start the provider, or correct its URL, then run the same command again",
+        )
+
+
+class _Interrupts:
+    """The one owner of SIGINT and SIGTERM while an evaluation runs."""
+
+    def __init__(
+        self, task: "asyncio.Future[RunReport]", evaluation: _Evaluation, display: ProgressDisplay
+    ) -> None:
+        self._task = task
+        self._evaluation = evaluation
+        self._display = display
+
+    def install(self) -> None:
+        """Take both signals over."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupted)
+        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+
+    def _interrupted(self) -> None:
+        """First finish what runs, then stop it, then leave."""
+        stop, progress = self._evaluation.stop, self._evaluation.progress
+        if progress is None or stop.stopping:
+            self._task.cancel()
+        elif stop.draining:
+            self._display.say("stopping now")
+            stop.stop()
+        else:
+            self._display.say(
+                f"finishing {progress.running} rollouts under way; Ctrl-C again stops them"
+            )
+            stop.drain()
+
+    def _terminated(self) -> None:
+        """Stop what runs: whoever sends SIGTERM will not wait for an hour."""
+        if self._evaluation.progress is None or self._evaluation.stop.stopping:
+            self._task.cancel()
+        else:
+            self._display.say("told to end: stopping now")
+            self._evaluation.stop.stop()
