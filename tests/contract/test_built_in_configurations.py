@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from nemo_gym.config.check_root import known_root_keys
 from nemo_gym.config.components import builtin_root, list_components
+from nemo_gym.config.fields import RUNTIME_FIELDS
 from nemo_gym.config.load import ConfigRequest, check_run_config
 from nemo_gym.config.schema import TelemetrySettings
 from nemo_gym.config.typed import field_types
 from nemo_gym.telemetry.settings import TelemetryOptions
 
+_KEYS = known_root_keys()
 _ROOT = (builtin_root(),)
 AGENTS = [c.name for c in list_components(_ROOT, "responses_api_agents")]
 MODELS = [c.name for c in list_components(_ROOT, "responses_api_models")]
@@ -64,6 +67,14 @@ def test_an_unknown_setting_of_a_model_server_is_a_mistake(tmp_path: Path, model
 
     (mistake,) = check_run_config(request)
     assert f"nothing reads {place}.no_such_setting" in mistake.what
+
+
+def test_the_page_of_the_configuration_names_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    values = {k for k in known_root_keys() if not any(o.startswith(f"{k}.") for o in _KEYS)}
+
+    missing = [key for key in values | set(RUNTIME_FIELDS) - {"name"} if f"`{key}" not in page]
+    assert missing == []
 
 
 def test_the_schema_and_telemetry_know_the_same_keys_with_the_same_defaults() -> None:

@@ -117,6 +117,15 @@ def test_a_value_read_from_a_secret_variable_is_secret_under_any_key(tmp_path: P
     assert config.hidden()["y"] == "Springfield"
 
 
+def test_credentials_that_no_server_of_the_run_wants_need_not_resolve(tmp_path: Path) -> None:
+    env = "policy_api_key: ${oc.env:UNSET_KEY}\nother: {a: '${nowhere}', b: 1}\n"
+    config = load_run_config(
+        ask(write_root(tmp_path, env=env), resources_servers=(), model_types=())
+    )
+
+    assert config.tree == {"policy_api_key": None, "other": {"a": None, "b": 1}}
+
+
 def test_a_reference_with_an_open_name_binds_to_the_only_server_of_its_kind(tmp_path: Path) -> None:
     agent = (
         "other_agent: {responses_api_agents: {simple_agent: {resources_server: "

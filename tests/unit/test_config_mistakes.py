@@ -65,6 +65,7 @@ OVERRIDES = {
         "policy_model_name is a single value",
         "as a whole",
     ),
+    "name-of-a-component": ("mcqa", "is not an override", "--resources-server mcqa"),
     "no-value": ("observability_enabled", "is not an override", "key=value"),
     "no-key": ("=1", "is not an override", "key=value"),
     "empty-part": ("++a..b=1", "is not an override", "key=value"),

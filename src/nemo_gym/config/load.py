@@ -27,8 +27,16 @@ from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.references import Resolved, resolve
 from nemo_gym.config.resolved import RunConfig, ServerInstance
+from nemo_gym.config.schema import CREDENTIAL_KEYS, RootSettings
 from nemo_gym.config.secrets import collect_secrets
-from nemo_gym.config.servers import MISSING, bind_references, check_references, find_servers
+from nemo_gym.config.servers import (
+    MISSING,
+    bind_references,
+    check_references,
+    find_servers,
+    is_server,
+)
+from nemo_gym.config.typed import field_types
 from nemo_gym.errors import ConfigMistake, UserMistake
 
 __all__ = ["ConfigRequest", "check_run_config", "load_run_config"]
@@ -171,7 +179,7 @@ class _Load:
                 self.problems.take(mistake)
 
     def _finish(self, roots: tuple[Path, ...], declared: frozenset[KeyPath]) -> RunConfig:
-        resolved = resolve(self.layers, self.request.environ, self.problems)
+        resolved = resolve(self.layers, self.request.environ, self.problems, needed=self._is_needed)
         tree = resolved.tree
         env = self.request.working_dir / ENV_FILE
         note_wanted(
@@ -190,6 +198,11 @@ class _Load:
         origins = {dotted(path): origin for path, origin in self.layers.origins.items()}
         secrets = collect_secrets(tree) | resolved.secrets
         return RunConfig(tree, servers, origins, secrets)
+
+    def _is_needed(self, key: str) -> bool:
+        """Whether this run reads a top-level key; credentials it reads through its servers."""
+        read = key in field_types(RootSettings) and key not in CREDENTIAL_KEYS
+        return read or is_server(self.layers.tree[key])
 
     def _check_keys(
         self,

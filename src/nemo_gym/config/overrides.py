@@ -124,11 +124,12 @@ def _nothing_to_delete(layers: Layers, override: Override) -> ConfigMistake:
 
 def _unreadable(text: str) -> ConfigMistake:
     shown = text.partition("=")[0]
+    component = f"; a component is named by an option, as in --resources-server {text}"
     return ConfigMistake(
         f"{shown!r} is not an override",
         where=f"argument {shown!r}",
         mend="write key=value, +key=value, ++key=value or ~key, with dots between keys and no "
-        "spaces around '='",
+        f"spaces around '='{component if text.isidentifier() else ''}",
     )
 
 

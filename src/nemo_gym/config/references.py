@@ -38,14 +38,23 @@ class Resolved:
     """Dotted keys that are not set to the places that want them, as `file:line (key)`."""
 
 
-def resolve(layers: Layers, environ: Mapping[str, str], problems: Problems) -> Resolved:
+def resolve(
+    layers: Layers,
+    environ: Mapping[str, str],
+    problems: Problems,
+    needed: Callable[[str], bool] = lambda key: True,
+) -> Resolved:
     """Resolve every reference of the merged tree; what cannot be is None and noted.
 
     References to keys that are not set are returned in `wanted`, not noted: the caller knows what
-    to say about each.
+    to say about each. A top-level key that is not `needed`, and that no needed one draws from, may
+    want a variable or a key that is not set: credentials of servers that this run does not start.
     """
     work = _Resolver(layers, environ, problems)
-    tree = {key: work.at((key,)) for key in layers.tree}
+    found = {key: work.at((key,)) for key in layers.tree if needed(key)}
+    work.lenient = True
+    found |= {key: work.at((key,)) for key in layers.tree if key not in found}
+    tree = {key: found[key] for key in layers.tree}
     wanted = {key: tuple(places) for key, places in work.wanted.items()}
     return Resolved(tree, frozenset(work.referenced), frozenset(work.secrets), wanted)
 
@@ -62,6 +71,8 @@ class _Resolver:
     referenced: set[KeyPath] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     wanted: dict[str, list[str]] = field(default_factory=dict)
+    lenient: bool = False
+    """Whether what is not set is passed over in silence."""
     _done: dict[KeyPath, object] = field(default_factory=dict)
     _failed: set[KeyPath] = field(default_factory=set)
     _open: list[KeyPath] = field(default_factory=list)
@@ -161,8 +172,9 @@ class _Resolver:
         through = self._through_reference(target)
         if through is not None:
             return through[0]
-        place = f"{self.layers.origin(path)} ({dotted(path)})"
-        self.wanted.setdefault(dotted(target), []).append(place)
+        if not self.lenient:
+            place = f"{self.layers.origin(path)} ({dotted(path)})"
+            self.wanted.setdefault(dotted(target), []).append(place)
         raise _Unresolved
 
     def _through_reference(self, target: KeyPath) -> tuple[object] | None:
@@ -221,6 +233,8 @@ class _Resolver:
             if is_secret_key(name) and value:
                 self.secrets.add(value)
             return value
+        if len(call.arguments) == 1 and self.lenient:
+            raise _Unresolved
         if len(call.arguments) == 1:
             guess = nearest_key(name, self.environ)
             raise self._unresolved(
