@@ -60,6 +60,11 @@ class Layout:
         return self.hidden / "tombstones.jsonl"
 
     @property
+    def writers(self) -> Path:
+        """One empty file for each writer with capture files of its own, named like it."""
+        return self.hidden / "writers"
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         """Every directory, parents first."""
         return (self.directory, self.hidden, self.logs, self.claims, self.marks)

@@ -30,6 +30,8 @@ def open_writer(
     _prove_writable(layout, disk, name)
     locks_work = claims.open()
     if not locks_work:
+        disk.make_directory(layout.writers)
+        disk.close(disk.open_append(layout.writers / name))
         logger.warning(
             "capture: file locks do not work in %s, so every writer has files of its own and "
             "calls under way cannot be seen by other processes",

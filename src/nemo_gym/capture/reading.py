@@ -71,8 +71,14 @@ def capture_files(layout: Layout) -> Generator[CaptureFile]:
 def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
     """Return the files of one rollout that are there, the shared one first."""
     shared = layout.capture_file(rollout_id)
-    own = layout.directory.glob(layout.capture_file(rollout_id, "*").name)
-    return [path for path in (shared, *sorted(own)) if path.exists()]
+    try:
+        writers = sorted(os.listdir(layout.writers))
+    except OSError:
+        writers = []
+    own = [layout.capture_file(rollout_id, writer) for writer in writers]
+    found = [path for path in (shared, *own) if path.exists()]
+    # A directory that was copied without its hidden folder does not know its writers.
+    return found or sorted(layout.directory.glob(layout.capture_file(rollout_id, "*").name))
 
 
 def read_rollout(

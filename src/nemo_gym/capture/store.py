@@ -22,7 +22,13 @@ from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.log import SEGMENT_BYTES
 from nemo_gym.capture.marks import has_mark
 from nemo_gym.capture.opening import open_writer
-from nemo_gym.capture.reading import CaptureFile, StoredExchange, capture_files, read_rollout
+from nemo_gym.capture.reading import (
+    CaptureFile,
+    StoredExchange,
+    capture_files,
+    files_of_rollout,
+    read_rollout,
+)
 from nemo_gym.capture.recovery import recover
 from nemo_gym.capture.row import Claim, Row
 from nemo_gym.capture.writer import Writer
@@ -152,6 +158,11 @@ class CaptureStore:
         ):
             return [item for item in items if not (isinstance(item, Damaged) and item.torn)]
         return items
+
+    def has_rollout(self, rollout_id: str) -> bool:
+        """Say whether there is a capture file of the rollout, with rows or without."""
+        self._recover_once()
+        return bool(files_of_rollout(self.layout, parse_rollout_id(rollout_id)))
 
     def files(self) -> Generator[CaptureFile]:
         """Yield every capture file, empty ones too, in no particular order."""

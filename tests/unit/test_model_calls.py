@@ -1,0 +1,253 @@
+"""Reading captures and attaching them to rollouts: records, totals, gaps, clearing, waiting."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from nemo_gym.capture.row import Row
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.errors import CaptureDamaged, ConfigMistake
+from nemo_gym.ids import RolloutId
+from nemo_gym.observability import model_calls
+from nemo_gym.observability.model_calls import (
+    aggregate_model_call_metrics,
+    await_model_call_capture_quiescence,
+    clear_model_call_captures_for_rollouts,
+    merge_model_call_capture_into_record,
+    model_call_capture_dirs_from_config,
+    observability_enabled_from_config,
+    read_available_model_call_records,
+    read_model_call_records,
+)
+from support.disks import FaultyDisk
+
+ROLLOUT = RolloutId("0-0")
+RECORD = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 0.5, "response": {"id": "r"}}
+EXCHANGE: dict[str, Any] = {
+    "model_call_id": "863410a8d52e4be6a31efc5c6e9d4629",
+    "dialect": "responses",
+    "model_ref": {"type": "responses_api_models", "name": "policy_model"},
+    "started_at": 1786032154.12,
+    "completed_at": 1786032154.96,
+    "latency_ms": 842.7,
+    "latency_ttft_ms": 213.4,
+    "status_code": 200,
+    "error_category": None,
+    "request": {"model": "gpt-4.1-2025-04-14", "input": [{"role": "user", "content": "Which?"}]},
+    "response": {
+        "id": "resp_123",
+        "status": "completed",
+        "usage": {"input_tokens": 94, "output_tokens": 28, "total_tokens": 122},
+    },
+}
+
+
+def keep(store: CaptureStore, *exchanges: dict[str, Any]) -> None:
+    for number, exchange in enumerate(exchanges):
+        line = json.dumps({**exchange, "model_call_id": f"c{number}"}).encode()
+        store.submit(Row(ROLLOUT, f"c{number}", line)).result()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    store = CaptureStore(tmp_path)
+    yield store
+    store.close()
+
+
+def test_the_documented_record_is_read_as_documented(store: CaptureStore) -> None:
+    keep(store, EXCHANGE, EXCHANGE)
+    calls = read_model_call_records(store, "0-0")
+
+    assert [call.call_index for call in calls] == [0, 1]
+    assert calls[0].response_id == "resp_123"
+    assert calls[0].latency_total_ms == 842.7
+    assert (calls[0].tokens_in, calls[0].tokens_out, calls[0].tokens_reasoning) == (94, 28, None)
+    assert calls[0].request == EXCHANGE["request"]
+    assert aggregate_model_call_metrics(store, "0-0") == {
+        "tokens_in": 188,
+        "tokens_out": 56,
+        "tokens_reasoning": None,
+        "tokens_total": 244,
+        "cached_tokens": None,
+        "latency_total_ms": 1685.4,
+        "num_calls": 2,
+    }
+
+
+def test_damage_is_counted_by_one_reader_and_raised_by_the_other(store: CaptureStore) -> None:
+    keep(store, EXCHANGE)
+    with (store.directory / "0-0.capture.jsonl").open("ab") as file:
+        file.write(b'{"torn": \n{"again"')
+    calls, damaged = read_available_model_call_records(store, "0-0")
+
+    assert (len(calls), damaged) == (1, 2)
+    with pytest.raises(CaptureDamaged, match=r"2 of .*0-0\.capture\.jsonl:2"):
+        read_model_call_records(store, "0-0")
+    with pytest.raises(CaptureDamaged):
+        aggregate_model_call_metrics(store, "0-0")
+
+
+def test_the_merge_adds_one_key_and_touches_nothing_else(store: CaptureStore) -> None:
+    keep(store, EXCHANGE)
+    record: dict[str, Any] = json.loads(json.dumps(RECORD))
+    merged = merge_model_call_capture_into_record(record, [store.directory])
+
+    assert merged is record
+    attachment = record.pop("ng_model_call_capture")
+    assert record == RECORD
+    assert list(attachment) == ["rollout_id", "metrics", "calls"]
+    assert attachment["rollout_id"] == "0-0"
+    (call,) = attachment["calls"]
+    assert list(attachment["metrics"]) == [
+        "tokens_in",
+        "tokens_out",
+        "tokens_reasoning",
+        "tokens_total",
+        "cached_tokens",
+        "latency_total_ms",
+        "num_calls",
+    ]
+    assert call["tokens_reasoning"] is None
+    assert call["model_ref"] == {"type": "responses_api_models", "name": "policy_model"}
+    assert not {"request", "response", "request_raw", "response_raw"} & set(call)
+
+
+def test_the_merge_includes_payloads_when_asked(store: CaptureStore) -> None:
+    keep(store, EXCHANGE)
+    record = merge_model_call_capture_into_record(dict(RECORD), [store.directory], True)
+
+    (call,) = record["ng_model_call_capture"]["calls"]
+    assert call["request"] == EXCHANGE["request"]
+    assert call["response"] == EXCHANGE["response"]
+    assert call["response_raw"] is None
+
+
+def gaps_of(directory: Path) -> list[dict[str, str]]:
+    record = merge_model_call_capture_into_record(dict(RECORD), [directory])
+    gaps: list[dict[str, str]] = record["ng_model_call_capture"].get("gaps", [])
+    return gaps
+
+
+def test_every_reason_for_missing_evidence_is_a_gap(store: CaptureStore) -> None:
+    directory = store.directory
+    seen = [gaps_of(directory)]
+    keep(store, EXCHANGE)
+    seen.append(gaps_of(directory))
+    claim = store.claim(ROLLOUT)
+    seen.append(gaps_of(directory))
+    claim.release()
+    store.mark_incomplete(ROLLOUT, "a reason")
+    store.flush()
+    seen.append(gaps_of(directory))
+    (directory / "0-0.capture.jsonl").write_bytes(b"{\n{\n")
+    seen.append(gaps_of(directory))
+
+    assert seen == [
+        [{"code": "model_call_capture_no_records"}],
+        [],
+        [{"code": "model_call_capture_pending"}],
+        [{"code": "model_call_capture_incomplete"}],
+        [
+            {"code": "model_call_capture_records_unreadable", "detail": "count=2"},
+            {"code": "model_call_capture_incomplete"},
+        ],
+    ]
+
+
+def test_a_capture_that_cannot_be_read_at_all_is_a_gap(tmp_path: Path) -> None:
+    (tmp_path / "0-0.capture.jsonl").mkdir()
+
+    assert gaps_of(tmp_path) == [
+        {"code": "model_call_capture_unreadable", "detail": "IsADirectoryError"}
+    ]
+
+
+def test_the_rollout_is_found_in_whichever_directory_has_it(tmp_path: Path) -> None:
+    second = CaptureStore(tmp_path / "b")
+    keep(second, EXCHANGE)
+    record = merge_model_call_capture_into_record(dict(RECORD), [tmp_path / "a", tmp_path / "b"])
+
+    assert record["ng_model_call_capture"]["metrics"]["num_calls"] == 1
+    second.close()
+
+
+def test_without_capture_or_without_an_id_the_record_is_left_alone(tmp_path: Path) -> None:
+    assert merge_model_call_capture_into_record(dict(RECORD), []) == RECORD
+    assert merge_model_call_capture_into_record({"reward": 1.0}, [tmp_path]) == {"reward": 1.0}
+
+
+class RunRequest(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+def test_clearing_takes_rows_of_every_kind_and_leaves_other_attempts(store: CaptureStore) -> None:
+    keep(store, EXCHANGE)
+    other = RolloutId("0-0-a1")
+    store.submit(Row(other, "other", b'{"model_call_id":"other"}')).result()
+    missing = store.directory / "missing"
+    row = RunRequest.model_validate({"_ng_task_index": 0, "_ng_rollout_index": 0})
+    clear_model_call_captures_for_rollouts([{"no": "id"}, row], [store.directory, missing])
+
+    assert store.rollouts() == [other]
+    assert not missing.exists()
+
+
+async def test_quiescence_waits_for_a_claim_and_says_when_it_gave_up(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = CaptureStore(tmp_path, disk=disk)
+    store.open_for_writing()
+    disk.sync_delay_s = 0.2
+    store.submit(Row(ROLLOUT, "c", b'{"model_call_id":"c"}'), store.claim(ROLLOUT))
+
+    assert not await await_model_call_capture_quiescence("0-0", [tmp_path], timeout_s=0.01)
+    assert await await_model_call_capture_quiescence("0-0", [tmp_path], poll_s=0.01)
+    assert len(read_model_call_records(store, "0-0")) == 1
+    assert await await_model_call_capture_quiescence("0-0", [])
+    store.close()
+
+
+async def test_waiting_leaves_the_loop_free(store: CaptureStore) -> None:
+    claim = store.claim(ROLLOUT)
+    waiting = asyncio.create_task(
+        await_model_call_capture_quiescence("0-0", [store.directory], 10.0, 0.001)
+    )
+    await asyncio.sleep(0)
+    claim.release()
+
+    assert await waiting
+
+
+@pytest.mark.parametrize(
+    ("config", "enabled"),
+    [(None, False), ({}, False), ({"observability_enabled": True}, True)],
+)
+def test_the_switch_is_read_from_the_configuration(config: Any, enabled: bool) -> None:
+    assert observability_enabled_from_config(config) is enabled
+
+
+def test_the_directory_is_given_only_when_capture_is_on(tmp_path: Path) -> None:
+    off = {"model_call_capture_dir": str(tmp_path)}
+
+    assert model_call_capture_dirs_from_config(off) == []
+    assert model_call_capture_dirs_from_config({**off, "observability_enabled": True}) == [tmp_path]
+    for bad in (None, "", "relative/dir"):
+        with pytest.raises(ConfigMistake, match="observability_enabled is true"):
+            model_call_capture_dirs_from_config(
+                {"observability_enabled": True, "model_call_capture_dir": bad}
+            )
+
+
+def test_a_reader_that_was_replaced_is_used_by_the_merge(
+    store: CaptureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module is a documented patch point."""
+    monkeypatch.setattr(model_calls, "read_available_model_call_records", lambda *_: ([], 3))
+
+    assert gaps_of(store.directory) == [
+        {"code": "model_call_capture_records_unreadable", "detail": "count=3"}
+    ]
