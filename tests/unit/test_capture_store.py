@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,29 @@ def test_a_store_that_was_closed_opens_again(tmp_path: Path) -> None:
 
     assert ids(store, A) == ["a", "b"]
     assert list((tmp_path / ".nemo_gym" / "log").iterdir()) == []
+
+
+def test_a_store_closed_by_one_server_keeps_the_rows_and_claims_of_another(tmp_path: Path) -> None:
+    store = CaptureStore(tmp_path)
+    claim = store.claim(B)
+    stop = threading.Event()
+
+    def close_often() -> None:
+        while not stop.is_set():
+            store.close()
+
+    closing = threading.Thread(target=close_often)
+    closing.start()
+    futures = [store.submit(row(A, f"c{n}"), store.claim(A)) for n in range(100)]
+    errors = [future.exception(10) for future in futures]
+    stop.set()
+    closing.join()
+
+    assert errors == [None] * 100
+    assert ids(store, A) == [f"c{n}" for n in range(100)]
+    assert (store.is_pending(A), store.is_pending(B)) == (False, True)
+    claim.release()
+    store.close()
 
 
 def test_without_locks_every_writer_has_files_of_its_own(

@@ -81,7 +81,7 @@ def test_where_no_mark_can_be_written_the_claim_says_that_a_row_is_lost(tmp_path
     assert not reader.is_pending(A)
     assert not (tmp_path / ".nemo_gym" / "incomplete" / A).exists()
     store.close()
-    assert not reader.is_incomplete(A)
+    assert reader.is_incomplete(A)
 
 
 def test_a_store_that_cannot_open_loses_the_row_and_says_so(tmp_path: Path) -> None:

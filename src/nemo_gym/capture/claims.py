@@ -50,6 +50,7 @@ class Claims:
         with self._mutex:
             self._open()
             self._enabled = self._locks_work()
+            self._hold_all()
             return self._enabled
 
     def take(self, rollout_id: RolloutId) -> None:
@@ -80,15 +81,13 @@ class Claims:
         with self._mutex:
             self._close()
             self._open()
-            for rollout_id in self._counts:
-                self._hold(rollout_id, _UNDER_WAY)
-            for rollout_id in self._lost:
-                self._hold(rollout_id, _LOST)
+            self._hold_all()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close what is open, unless something is still to be held."""
         with self._mutex:
-            self._close()
+            if not self._counts and not self._lost:
+                self._close()
 
     def forget(self) -> None:
         """In a forked child: close its copies, which would keep a dead parent's claims alive."""
@@ -106,6 +105,12 @@ class Claims:
     def _close(self) -> None:
         while self._fds:
             self._disk.close(self._fds.pop())
+
+    def _hold_all(self) -> None:
+        for rollout_id in self._counts:
+            self._hold(rollout_id, _UNDER_WAY)
+        for rollout_id in self._lost:
+            self._hold(rollout_id, _LOST)
 
     def _locks_work(self) -> bool:
         """Hold a byte that is nobody's and look at it from another descriptor."""

@@ -199,7 +199,9 @@ class CaptureStore:
 
     def _hand_over(self, job: Job) -> None:
         try:
-            self._opened().put(job)
+            while not self._opened().put(job):
+                # Closed by another server of this process at this moment: it opens itself again.
+                continue
         except OSError as error:
             lost = job.row.rollout_id if job.row is not None else job.rollout_id
             logger.error("capture: a call of rollout %s is lost: %r", lost, error)  # noqa: TRY400

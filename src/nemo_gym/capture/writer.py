@@ -50,24 +50,26 @@ class Writer:
         self._parts = parts
         self._log = parts.new_log() if parts.new_log else None
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._taking = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="nemo-gym-capture", daemon=True)
         self._thread.start()
 
-    def put(self, job: Job) -> None:
-        """Hand over a job. Does not wait."""
-        if self._closed:
-            release(job)
-            end_jobs([(job, RuntimeError("the capture store is closed"))])
-            return
+    def put(self, job: Job) -> bool:
+        """Hand over a job; False: the writer is closed and did not take it. Does not wait."""
+        with self._taking:
+            if self._closed:
+                return False
+            self._jobs.put(job)
         if job.row is not None:
             capture_submitted()
-        self._jobs.put(job)
+        return True
 
     def close(self) -> None:
         """Finish what was handed over, then sync the capture files and remove the log."""
-        self._closed = True
-        self._jobs.put(None)
+        with self._taking:
+            self._closed = True
+            self._jobs.put(None)
         self._thread.join()
         self._parts.files.close()
         if self._log is not None:
