@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         self.heard = True
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as problem:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
             self._fail(ReplyInvalid(f"{self._name} does not answer in HTTP: {problem}"))
             return
         if self._complete:

@@ -6,9 +6,9 @@ when one is added. A call that belongs to no rollout goes where the least is und
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.types import ASGIApp
 
@@ -46,9 +46,11 @@ class Directory:
         self._local: dict[str, Instance] = {}
         self._remote: dict[str, dict[str, Instance]] = {}
 
-    def register_local(self, name: str, app: ASGIApp) -> None:
-        """Let calls to `name` run in this process."""
-        self._local[name] = Instance(name, InProcessTransport(app, name))
+    def register_local(
+        self, name: str, app: ASGIApp, state: Mapping[str, Any] | None = None
+    ) -> None:
+        """Let calls to `name` run in this process; `state` is that of the app's lifespan."""
+        self._local[name] = Instance(name, InProcessTransport(app, name, state=state))
 
     def set_addresses(self, name: str, origins: Sequence[str]) -> None:
         """Let `name` be reached at `origins`; connections to those it had before are kept."""

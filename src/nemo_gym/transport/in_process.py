@@ -8,6 +8,7 @@ response has started and a broken connection after.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextvars import Context
 from typing import Any
 from urllib.parse import unquote
@@ -28,12 +29,21 @@ class InProcessTransport:
     """A way to `app`, whose lifespan is somebody else's business.
 
     `name` appears in messages. `idle_s` is the longest silence borne within a call, None: any.
+    `state` is what the app's lifespan left; each request gets a copy.
     """
 
-    def __init__(self, app: ASGIApp, name: str = "app", *, idle_s: float | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        name: str = "app",
+        *,
+        idle_s: float | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
         self._app = app
         self._name = name
         self._idle_s = idle_s
+        self._state = {} if state is None else state
         self._running: set[asyncio.Task[None]] = set()
 
     async def send(self, call: Call) -> "InProcessReply":
@@ -41,7 +51,7 @@ class InProcessTransport:
         idle_s = self._idle_s if call.idle_timeout_s is None else call.idle_timeout_s
         exchange = InProcessReply(self._name, call, idle_s)
         task = asyncio.get_running_loop().create_task(
-            exchange.run(self._app, _scope(call, self._name)), context=Context()
+            exchange.run(self._app, _scope(call, self._name, self._state)), context=Context()
         )
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -222,7 +232,7 @@ class InProcessReply:
                 moved.set_result(None)
 
 
-def _scope(call: Call, name: str) -> Scope:
+def _scope(call: Call, name: str, state: Mapping[str, Any]) -> Scope:
     path, _, query = call.target.partition("?")
     headers = [pair for pair in call.headers if pair[0] not in (b"host", b"content-length")]
     headers.append((b"host", name.encode("latin-1", "replace")))
@@ -241,6 +251,6 @@ def _scope(call: Call, name: str) -> Scope:
         "headers": headers,
         "client": ("127.0.0.1", 0),
         "server": (name, None),
-        "state": {},
+        "state": dict(state),
         "extensions": {},
     }
