@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from nemo_gym import __version__
 from nemo_gym.telemetry.export_loop import ExportLoop
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
-from nemo_gym.telemetry.exposition import render
+from nemo_gym.telemetry.exposition import CONTENT_TYPE, render
 from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.recorded_instruments import register
@@ -111,8 +111,9 @@ class Running:
         if pushed is not None and exporter is not None and target is not None:
             self._push(pushed, exporter, target.shown, _interval_s(options))
         if options.serves_prometheus:
-            self._scrape = ScrapeServer(self.exposition)
-            self.scrape_url = self._scrape.url
+            route = (CONTENT_TYPE, lambda: self.exposition().encode())
+            self._scrape = ScrapeServer({"/metrics": route})
+            self.scrape_url = f"{self._scrape.url}/metrics"
         set_exporting(
             Exporting(
                 meter,

@@ -22,6 +22,7 @@ __all__ = [
     "RolloutFigures",
     "ServerFigures",
     "from_json",
+    "from_object",
     "snapshot",
     "to_json",
 ]
@@ -149,8 +150,13 @@ def to_json(snapshots: Sequence[FigureSnapshot]) -> bytes:
 
 def from_json(body: bytes) -> list[FigureSnapshot]:
     """Return the snapshots that `to_json` wrote; raises `ValueError` for anything else."""
+    return from_object(json.loads(body))
+
+
+def from_object(told: Any) -> list[FigureSnapshot]:
+    """Return the snapshots in a decoded answer to `GET /figures`; raises `ValueError`."""
     try:
-        return [_snapshot(one) for one in json.loads(body)["processes"]]
+        return [_snapshot(one) for one in told["processes"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"these are no figures of a run: {error!r}") from None
 

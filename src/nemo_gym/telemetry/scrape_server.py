@@ -1,26 +1,31 @@
-"""`GET /metrics` of one process on a loopback port of its own, answered by a thread of its own."""
+"""A few texts on a loopback port of their own, answered by a thread of its own.
+
+Comes in: a path and the function that makes its text. The kernel chooses the port.
+"""
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from nemo_gym.telemetry.exposition import CONTENT_TYPE
-
-__all__ = ["ScrapeServer"]
+__all__ = ["Route", "ScrapeServer"]
 
 _logger = logging.getLogger(__name__)
 
+Route = tuple[str, Callable[[], bytes]]
+"""Content type of an answer, and what makes its body."""
+
 
 class ScrapeServer:
-    """Serves what `text` returns, until it is closed. The kernel chooses the port."""
+    """Answers `GET` on its routes until it is closed."""
 
-    def __init__(self, text: Callable[[], str], host: str = "127.0.0.1") -> None:
-        self._server = ThreadingHTTPServer((host, 0), _handler(text))
+    def __init__(self, routes: Mapping[str, Route], host: str = "127.0.0.1") -> None:
+        self._server = ThreadingHTTPServer((host, 0), _handler(routes))
         self._server.daemon_threads = True
-        self.url = f"http://{host}:{self._server.server_port}/metrics"
+        self.url = f"http://{host}:{self._server.server_port}"
+        """Origin; a route's path follows."""
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="metrics endpoint", daemon=True
+            target=self._server.serve_forever, args=(0.1,), name="scrape server", daemon=True
         )
         self._thread.start()
 
@@ -31,19 +36,21 @@ class ScrapeServer:
         self._thread.join(1.0)
 
 
-def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self._answer(404, "text/plain", b"only /metrics is here\n")
+            route = routes.get(self.path.partition("?")[0])
+            if route is None:
+                self._answer(404, "text/plain", f"here are {' '.join(routes)}\n".encode())
                 return
+            kind, make = route
             try:
-                body = text().encode()
+                body = make()
             except Exception:  # telemetry never stops a server
-                _logger.warning("metrics could not be collected", exc_info=True)
-                self._answer(500, "text/plain", b"metrics could not be collected\n")
+                _logger.warning("%s could not be answered", self.path, exc_info=True)
+                self._answer(500, "text/plain", b"this could not be collected\n")
                 return
-            self._answer(200, CONTENT_TYPE, body)
+            self._answer(200, kind, body)
 
         def _answer(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)

@@ -1,0 +1,164 @@
+"""`gym top`: a live view of a run, read from its head server.
+
+Needs no collector and no telemetry: counts show always. Draws on any terminal of 80 by 24.
+"""
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.output import print_json
+from nemo_gym.cli.top_frame import Header, Line, frame
+from nemo_gym.errors import TransportError, UserMistake
+from nemo_gym.runtime.connect import read_head
+from nemo_gym.runtime.registry import LiveRun, live_runs
+from nemo_gym.telemetry.figures import FigureSnapshot, from_object
+from nemo_gym.telemetry.run_view import RunView, view_run
+
+__all__ = ["History", "top"]
+
+_WINDOW_S = 10.0
+"""Rates are over this stretch: shorter ones jump, longer ones lag."""
+_KEY_POLL_S = 0.1
+
+
+@click.command(epilog=example("gym top", "gym top --once --json"))
+@click.argument("run_id", required=False)
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between two looks.")
+@click.option("--once", is_flag=True, help="Print one look and end; so does a pipe.")
+@json_option
+def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> None:
+    """Watch a live run: rollouts, servers, event loops, model calls, and what slows it down.
+
+    Without RUN_ID it takes the evaluation started last, else the servers started last.
+    """
+    run = _chosen(run_id)
+    if once or as_json or not sys.stdout.isatty():
+        asyncio.run(_print_once(run, interval, as_json=as_json))
+    else:
+        asyncio.run(_watch(run, interval))
+
+
+class History:
+    """Looks at a run, oldest first; the view counts rates over the last few seconds of them."""
+
+    def __init__(self, window_s: float = _WINDOW_S) -> None:
+        self._window_s = window_s
+        self._looks: deque[tuple[float, list[FigureSnapshot]]] = deque()
+
+    def add(self, now: float, look: list[FigureSnapshot]) -> RunView:
+        """Return the view of the newest look."""
+        self._looks.append((now, look))
+        while len(self._looks) > 2 and self._looks[1][0] <= now - self._window_s:
+            self._looks.popleft()
+        earlier = self._looks[0][1] if len(self._looks) > 1 else []
+        return view_run(look, earlier)
+
+
+def _chosen(run_id: str | None) -> LiveRun:
+    runs = live_runs()
+    if run_id is not None:
+        found = [run for run in runs if run.run_id == run_id]
+        if not found:
+            known = ", ".join(run.run_id for run in runs) or "none"
+            raise UserMistake(f"no live run {run_id!r}", mend=f"live runs: {known}")
+        return found[0]
+    if not runs:
+        raise UserMistake("no run is alive", mend="start one with 'gym eval run'")
+    return max(runs, key=lambda run: (run.kind == "eval run", run.started_at))
+
+
+async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
+    """Return the figures of the run and of drivers that use its servers; None when it is over."""
+    urls = [run.head_url]
+    urls += [
+        str(other.extra["figures_url"])
+        for other in live_runs()
+        if other.head_url == run.head_url and "figures_url" in other.extra
+    ]
+    looks: list[FigureSnapshot] = []
+    for url in dict.fromkeys(urls):
+        try:
+            looks += from_object(await read_head(url, "/figures"))
+        except (TransportError, ValueError):
+            if url == run.head_url:
+                return None
+    return looks
+
+
+async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
+    history = History()
+    view = None
+    for wait_s in (0.0, interval):
+        await asyncio.sleep(wait_s)
+        look = await _look(run)
+        if look is not None:
+            view = history.add(time.monotonic(), look)
+    if view is None:
+        raise UserMistake(f"run {run.run_id} does not answer", where=run.head_url)
+    if as_json:
+        print_json({"run_id": run.run_id, **asdict(view)})
+        return
+    for line in frame(view, _header(run), height=200):
+        click.echo(line.text)
+
+
+async def _watch(run: LiveRun, interval: float) -> None:
+    # rich costs 60 ms to import: only a live view pays for it.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    console, history = Console(), History()
+    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+        while (look := await _look(run)) is not None:
+            view = history.add(time.monotonic(), look)
+            lines = frame(view, _header(run), console.width, console.height - 1)
+            live.update(_drawn([*lines, Line("q quits", "dim")]), refresh=True)
+            if await _quit_within(interval, pressed):
+                return
+    click.echo(f"run {run.run_id} has ended")
+
+
+async def _quit_within(seconds: float, pressed: Callable[[], str]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if pressed() in {"q", "Q"}:
+            return True
+        await asyncio.sleep(min(_KEY_POLL_S, seconds))
+    return False
+
+
+@contextmanager
+def _keys() -> Any:
+    """Give a function that returns the key pressed last, without waiting; no echo meanwhile."""
+    if not sys.stdin.isatty():
+        yield lambda: ""
+        return
+    import select  # noqa: PLC0415
+    import termios  # noqa: PLC0415
+    import tty  # noqa: PLC0415
+
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield lambda: sys.stdin.read(1) if select.select([sys.stdin], [], [], 0)[0] else ""
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _drawn(lines: list[Line]) -> Any:
+    from rich.text import Text  # noqa: PLC0415
+
+    return Text("\n").join([Text(line.text, style=line.style) for line in lines])
+
+
+def _header(run: LiveRun) -> Header:
+    return Header(run.run_id, run.kind, time.time() - run.started_at, run.output or run.cwd)

@@ -1,0 +1,166 @@
+"""`gym top` against a real head server: finds the run, shows it once or live, ends with it."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from uvicorn import Config, Server
+
+from nemo_gym.runtime.head import HeadApp, ServerEntry
+from nemo_gym.runtime.registry import LiveRun, RunEntry, process_start
+from nemo_gym.telemetry.figures import snapshot, to_json
+from nemo_gym.telemetry.live import live_counts, server_counts
+
+GYM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
+RUN_ID = "1784846522-c3c0e1"
+
+
+@asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    server = Server(Config(app, port=0, log_level="critical", lifespan="off"))
+    task = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.005)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def live_run(monkeypatch: pytest.MonkeyPatch, state: Path) -> AsyncIterator[dict[str, str]]:
+    """Serve figures of this process as those of a live run; return the environment to find it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    rollouts = live_counts().rollouts
+    rollouts.planned, rollouts.offered, rollouts.finished = 200, 60, 42
+    server_counts("mcqa_top").in_flight = 7
+
+    async def figures() -> tuple[str, bytes]:
+        return "application/json", to_json([snapshot("driver")])
+
+    entry = ServerEntry("mcqa_top", "resources_servers", "mcqa", ())
+    head = HeadApp(RUN_ID, {}, (entry,), figures=figures)
+    pid = os.getpid()
+    async with serving(head) as url:
+        run = LiveRun(
+            run_id=RUN_ID,
+            kind="eval run",
+            pid=pid,
+            process_started=process_start(pid) or 0.0,
+            started_at=time.time() - 5,
+            head_url=url,
+            cwd="/somewhere",
+            log_dir=str(state),
+            output="results/mcqa.jsonl",
+        )
+        with RunEntry(run):
+            yield {**os.environ, "XDG_STATE_HOME": str(state)}
+
+
+async def run_gym(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(
+        subprocess.run,
+        [*GYM, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+async def test_it_finds_the_live_run_by_itself_and_prints_one_look_into_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        done = await run_gym(environment, "top", "--interval", "0.2")
+
+    assert done.returncode == 0, done.stderr
+    assert f"eval run {RUN_ID}" in done.stdout
+    assert "42/200" in done.stdout
+    assert re.search(r"^mcqa_top +7 ", done.stdout, re.MULTILINE)
+    assert "telemetry.metrics.enabled=true" in done.stdout
+
+
+async def test_it_prints_json_for_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        done = await run_gym(environment, "top", RUN_ID, "--json", "--interval", "0.2")
+
+    told = json.loads(done.stdout)
+    assert told["run_id"] == RUN_ID
+    assert told["rollouts"]["counts"]["finished"] == 42
+    assert told["diagnosis"]["bottleneck"]
+
+
+async def test_without_a_live_run_it_says_so(tmp_path: Path) -> None:
+    done = await run_gym({**os.environ, "XDG_STATE_HOME": str(tmp_path)}, "top")
+
+    assert done.returncode == 2
+    assert "no run is alive" in done.stderr
+
+
+async def test_a_run_that_is_not_there_is_named_with_those_that_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        done = await run_gym(environment, "top", "nope")
+
+    assert done.returncode == 2
+    assert RUN_ID in done.stderr
+
+
+async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        shown, code = await asyncio.to_thread(in_terminal, environment, b"bottleneck|stands out")
+
+    assert code == 0
+    assert b"42/200" in shown
+    assert b"mcqa_top" in shown
+
+
+def in_terminal(environment: dict[str, str], until: bytes) -> tuple[bytes, int]:
+    """Run `gym top` on a terminal until it shows `until`, then press q."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [*GYM, "top", "--interval", "0.2"],
+        env={**environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+    )
+    os.close(slave)
+    shown, pressed = b"", False
+    deadline = time.monotonic() + 20
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            if select.select([master], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(master, 65536)
+                except OSError:
+                    break
+            if not pressed and re.search(until, shown):
+                os.write(master, b"q")
+                pressed = True
+        return shown, process.wait(5)
+    finally:
+        process.kill()
+        os.close(master)

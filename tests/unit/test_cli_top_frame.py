@@ -1,0 +1,175 @@
+"""The screen of `gym top`: fits any terminal, shows counts always, says what it cannot know."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.cli.top import History
+from nemo_gym.cli.top_frame import Header, frame
+from nemo_gym.telemetry.diagnosis import Figures, diagnose
+from nemo_gym.telemetry.figures import RolloutFigures, snapshot
+from nemo_gym.telemetry.run_view import ProcessView, RolloutView, RunView, ServerView
+
+HEADER = Header("1784846522-c3c0e1", "eval run", 192.0, "results/mcqa.jsonl")
+COUNTS = RolloutFigures(
+    planned=1000,
+    offered=476,
+    resident=64,
+    active=32,
+    finished=400,
+    failed=12,
+    reward_total=204.8,
+    waited_s=0.0,
+    active_s=0.0,
+)
+VIEW = RunView(
+    rollouts=RolloutView(COUNTS, 3.2, 184.0, 0.512),
+    servers=(ServerView("mcqa", 3, 12.1, 0), ServerView("policy_model", 32, 12.4, 3)),
+    processes=(ProcessView("driver", 1, 1.0, 3.2, 0.01, 0.12, 82 * 2**20),),
+    model_calls=1648,
+    model_in_flight=32,
+    model_errors=3,
+    model_rate=12.4,
+    model_p50_s=2.1,
+    tokens_in_rate=3210.0,
+    tokens_out_rate=812.0,
+    tool_calls=1234,
+    captured=1640,
+    capture_failures=0,
+    observed=True,
+    diagnosis=diagnose(Figures(admission_wait_share=0.61, provider_p50_s=4.1, loop_lag_p99_ms=3)),
+)
+
+
+def text(view: RunView, width: int = 80, height: int = 24) -> str:
+    return "\n".join(line.text for line in frame(view, HEADER, width, height))
+
+
+def test_a_run_is_shown_on_eighty_by_twenty_four() -> None:
+    lines = frame(VIEW, HEADER)
+
+    assert len(lines) <= 24
+    assert max(len(line.text) for line in lines) <= 80
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "eval run 1784846522-c3c0e1  0:03:12  results/mcqa.jsonl",
+        "412/1,000  41%  3.2/s  eta 0:03:04  reward 0.512",
+        "offered 476  resident 64  active 32  finished 400  failed 12",
+        "12.4 calls/s  32 in flight  p50 2.1 s  errors 3",
+        "3,210 in/s  812 out/s  tools 1,234  captured 1,640",
+        "bottleneck: admission. rollouts waited 61 % of the time for admission",
+        "raise --concurrency",
+    ],
+)
+def test_the_screen_says(words: str) -> None:
+    assert words in text(VIEW)
+
+
+def test_each_server_and_process_has_a_line_of_numbers() -> None:
+    shown = text(VIEW).splitlines()
+
+    [server] = [line.split() for line in shown if line.startswith("policy_model")]
+    [process] = [line.split() for line in shown if line.startswith("driver")]
+    assert server == ["policy_model", "32", "12.4", "3"]
+    assert process == ["driver", "1.0", "ms", "3.2", "ms", "1%", "12%", "82", "MB"]
+
+
+def test_while_telemetry_is_off_counts_show_and_the_switch_is_named() -> None:
+    off = replace(VIEW, observed=False, processes=(ProcessView("driver", 1, *[None] * 5),))
+
+    shown = text(off)
+
+    assert "telemetry.metrics.enabled=true" in shown
+    assert "412/1,000" in shown
+    assert "lag p99  " not in shown
+
+
+def test_a_run_without_a_driver_says_so() -> None:
+    assert "no driver in this run" in text(replace(VIEW, rollouts=None))
+
+
+def test_a_run_of_unknown_length_shows_no_bar() -> None:
+    counts = replace(COUNTS, planned=None)
+    shown = text(replace(VIEW, rollouts=RolloutView(counts, 3.2, None, None)))
+
+    assert "412 ended  3.2/s  eta -" in shown
+    assert "reward -" in shown
+
+
+def test_large_counts_still_fit() -> None:
+    counts = replace(
+        COUNTS, planned=10**6, offered=900_000, resident=1064, active=1000, finished=898_000,
+        failed=1936,
+    )  # fmt: skip
+    shown = text(replace(VIEW, rollouts=RolloutView(counts, 1234.5, 86_400.0, 0.5)))
+
+    assert "offered 900,000 resident 1,064 active 1,000 finished 898,000 failed 1,936" in shown
+    assert "899,936/1,000,000  90%  1,234/s  eta 24:00:00  reward 0.500" in shown
+
+
+def test_a_row_that_was_not_captured_stands_out() -> None:
+    assert "NOT CAPTURED 2" in text(replace(VIEW, capture_failures=2))
+
+
+def test_servers_that_have_no_room_are_summed_up() -> None:
+    many = tuple(ServerView(f"server-{n}", n, 1.0, 0) for n in range(40))
+
+    shown = text(replace(VIEW, servers=many))
+
+    assert "server-39" in shown
+    assert "more, " in shown
+    assert "bottleneck" in shown
+
+
+names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=120)
+numbers = st.none() | st.floats(0, 1e9)
+
+
+@given(
+    st.lists(st.builds(ServerView, names, st.integers(0, 10**7), numbers, st.just(0)), max_size=60),
+    st.lists(
+        st.builds(ProcessView, names, st.just(1), numbers, numbers, numbers, numbers, st.just(1)),
+        max_size=60,
+    ),
+    st.integers(20, 300),
+    st.integers(10, 80),
+)
+def test_whatever_is_shown_fits_the_terminal(
+    servers: list[ServerView], processes: list[ProcessView], width: int, height: int
+) -> None:
+    view = replace(VIEW, servers=tuple(servers), processes=tuple(processes))
+
+    lines = frame(view, HEADER, width, height)
+
+    assert len(lines) <= height
+    assert all(len(line.text) <= width for line in lines)
+    assert "\n" not in "".join(line.text for line in lines)
+
+
+@pytest.mark.parametrize("height", [24, 40])
+def test_the_bottleneck_is_on_the_screen_however_many_servers_there_are(height: int) -> None:
+    servers = tuple(ServerView(f"server-{n}", n, 1.0, 0) for n in range(90))
+    processes = tuple(replace(VIEW.processes[0], name=f"cell-{n}") for n in range(90))
+
+    shown = text(replace(VIEW, servers=servers, processes=processes), height=height)
+
+    assert "raise --concurrency" in shown
+
+
+def test_rates_are_over_the_last_seconds_of_looks() -> None:
+    history = History(window_s=10.0)
+    taken = snapshot("cell-0")
+
+    rates = []
+    for second in range(31):
+        model = replace(taken.model, calls=second**2)
+        look = replace(taken, taken_at=float(second), model=model)
+        rates.append(history.add(float(second), [look]).model_rate)
+
+    # Over the last ten seconds: 900 - 400 calls in 10 s, not 900 in 30.
+    assert rates[-1] == 50.0
