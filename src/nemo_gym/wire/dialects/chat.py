@@ -134,9 +134,6 @@ class ChatAssembler(Assembler):
             for entry in choices:
                 if is_object(entry):
                     self._choice(entry.get("index")).take(entry)
-        elif kind.startswith(_FOREIGN):
-            self._mismatch = True
-            return
         event.pop("obfuscation", None)
         if event == self._last:
             # Chunk after chunk says the same about the whole: nothing to merge.
@@ -144,12 +141,21 @@ class ChatAssembler(Assembler):
         self._last = event
         if self._ends(event, kind):
             self._fail(event.get("error") or event)
-            if not is_array(choices):
-                return
+        elif not is_array(choices) and kind.startswith(_FOREIGN):
+            self._mismatch = True
+            return
+        if is_array(choices) or self._error is None:
+            self._merge(event)
+
+    def _merge(self, event: dict[str, object]) -> None:
+        """Take what a chunk says about the whole."""
         top = self._top
         for key, value in event.items():
-            if key not in _DROPPED and value is not None and not (key in _FIRST and top.get(key)):
-                top[key] = value
+            old = top.get(key)
+            if key in _DROPPED or value is None or (key in _FIRST and old):
+                continue
+            extends = key != "usage" and is_object(old) and is_object(value)
+            top[key] = {**old, **value} if extends else value
 
     def _choice(self, index: object) -> _Choice:
         place = index if type(index) is int else 0

@@ -14,6 +14,15 @@ from nemo_gym.wire.json import JsonError, is_array, is_count, is_object, loads
 
 __all__ = ["MESSAGES", "MessagesAssembler"]
 
+_STEPS = frozenset(
+    {
+        "message_start",
+        "content_block_start",
+        "content_block_delta",
+        "content_block_stop",
+        "message_delta",
+    }
+)
 _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _PROMPT_FIELDS = frozenset({*_PROMPT_COUNTS, "cache_creation"})
 
@@ -145,7 +154,9 @@ class MessagesAssembler(Assembler):
         return super().lines(name, data)
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
-        return kind in {"message_stop", "error"} or bool(event.get("error"))
+        if kind in {"message_stop", "error"}:
+            return True
+        return bool(event.get("error")) and kind not in _STEPS
 
     def _stop(self, event: dict[str, object], kind: str) -> None:
         if kind == "message_stop":

@@ -1,0 +1,237 @@
+"""After every chunk it is known how far a client is that reads line by line."""
+
+from typing import Any
+
+import pytest
+
+from nemo_gym.wire.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect
+from nemo_gym.wire.dialects.base import StreamState
+from nemo_gym.wire.json import dumps
+from nemo_gym.wire.stream import StreamReader, looks_like_events
+from support.reassembly import assemble, bytewise
+from support.sse import DONE, block, chunk, event, message_end, message_start, typed
+
+OPEN, ENDING, ENDED = StreamState.OPEN, StreamState.ENDING, StreamState.ENDED
+
+
+def _states(dialect: Dialect, *pieces: bytes) -> list[StreamState]:
+    reader = StreamReader(dialect)
+    return [reader.feed(piece, 0.0) for piece in pieces]
+
+
+def test_a_chat_stream_has_ended_with_the_line_of_its_sentinel() -> None:
+    assert _states(CHAT, chunk({"content": "a"}), b"data: [DON", b"E]", b"\n", b"\n") == [
+        OPEN,
+        OPEN,
+        OPEN,
+        ENDED,
+        ENDED,
+    ]
+
+
+@pytest.mark.parametrize(
+    "line", [b"data:[DONE]\r", b"data: [DONE] \n", b"event: x\ndata: [DONE]\n"]
+)
+def test_a_sentinel_is_known_in_every_spelling(line: bytes) -> None:
+    assert _states(CHAT, line) == [ENDED]
+
+
+def test_a_messages_stream_has_ended_with_the_name_of_its_last_event() -> None:
+    body = message_start() + b"event: message_stop"
+
+    assert _states(MESSAGES, body, b"\n", b"data: {}\n\n") == [OPEN, ENDED, ENDED]
+    assert assemble(MESSAGES, [body, b"\n"]).terminal == "message_stop"
+
+
+def test_a_messages_stream_without_names_has_ended_with_the_data_of_its_last_event() -> None:
+    stop = b'data: {"type":"message_stop"}'
+
+    assert _states(MESSAGES, event({"type": "message_start"}), stop, b"\n") == [OPEN, OPEN, ENDED]
+
+
+def test_a_responses_stream_ends_with_the_data_of_its_last_event() -> None:
+    data = b'data: {"type":"response.completed","response":{"id":"r"}}'
+
+    states = _states(RESPONSES, b"event: response.completed\n", data, b"\n", b"\n")
+
+    assert states == [ENDING, ENDING, ENDED, ENDED]
+
+
+def test_data_in_two_lines_is_awaited() -> None:
+    states = _states(
+        RESPONSES, b'data: {"type":"response.completed",\n', b'data: "response":{"id":"r"}}\n'
+    )
+
+    assert states == [ENDING, ENDED]
+
+
+def test_a_mark_inside_a_text_only_delays() -> None:
+    delta = b'data: {"type":"response.output_text.delta","delta":"\\"response.completed\\""}\n'
+    quoted = b'data: {"type":"x","delta":["response.completed"]}\n'
+
+    assert _states(RESPONSES, delta, b"\n") == [OPEN, OPEN]
+    assert _states(RESPONSES, quoted, b"\n") == [ENDING, OPEN]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "whole"), [(CHAT, ENDED), (MESSAGES, ENDED), (RESPONSES, ENDING)]
+)
+def test_an_error_event_ends_a_stream_but_a_responses_failure_may_follow(
+    dialect: Dialect, whole: StreamState
+) -> None:
+    states = _states(dialect, b"event: error\n", event({"error": {"message": "x"}}))
+
+    assert states == [ENDING, whole]
+
+
+def test_an_error_that_comes_without_a_name_is_seen_in_its_line() -> None:
+    assert _states(CHAT, b'data: {"error":{"message":"x"}}\n') == [ENDED]
+
+
+def test_what_comes_after_the_end_is_not_taken() -> None:
+    body = chunk({"content": "a"}) + DONE
+
+    assert assemble(CHAT, [body, chunk({"content": "b"})]) == assemble(CHAT, [body])
+    assert assemble(CHAT, [body + chunk({"content": "b"})]) == assemble(CHAT, [body])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    ("bad", "count"),
+    [
+        (b"data:\n\n", 1),
+        (b"data: \n\n", 1),
+        (b"data: :x\n\n", 1),
+        (b"data: not json\n\n", 1),
+        (b"data: 1\n\ndata: null\n\ndata: []\n\n", 3),
+        (b"data: {", 0),
+        (b": {\n\n", 0),
+    ],
+)
+def test_data_that_cannot_be_read_is_skipped_and_counted(
+    dialect: Dialect, bad: bytes, count: int
+) -> None:
+    assembled = assemble(dialect, bytewise(bad))
+
+    assert assembled.notes.get("unparsed_events", 0) == count
+
+
+def test_an_unreadable_event_in_mid_stream_does_not_stop_the_rest() -> None:
+    assembled = assemble(
+        CHAT, [chunk({"content": "a"}), b"data: oops\n\n", chunk({"content": "b"}), DONE]
+    )
+
+    response: Any = assembled.response
+    assert response["choices"][0]["message"]["content"] == "ab"
+    assert assembled.notes == {"unparsed_events": 1}
+
+
+def test_json_on_two_data_lines_with_unknown_lines_between_is_read_once() -> None:
+    body = (
+        b"event: what\nid: 1\nretry: 5\n"
+        b'data:{"choices":[{"index":0,\ndata: "delta":{"content":"a"}}]}\n\n'
+    )
+
+    response: Any = assemble(CHAT, bytewise(body)).response
+
+    assert response["choices"][0]["message"]["content"] == "a"
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b"\r"])
+def test_line_ends_do_not_matter(end: bytes) -> None:
+    body = message_start() + block(0, {"type": "text", "text": "a"}) + message_end()
+
+    other = assemble(MESSAGES, bytewise(body.replace(b"\n", end)))
+
+    assert other == assemble(MESSAGES, [body])
+
+
+def test_halves_of_a_character_in_two_events_become_one() -> None:
+    halves = [
+        b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n',
+        b'data: {"choices":[{"index":0,"delta":{"content":"\\ude00"}}]}\n\n',
+    ]
+
+    assembled = assemble(CHAT, halves)
+
+    assert '"content":"😀"'.encode() in dumps(assembled.response)
+    assert "unparsed_events" not in assembled.notes
+
+
+def test_time_of_the_first_data_is_not_that_of_comments_or_pings() -> None:
+    reader = StreamReader(MESSAGES)
+    pieces = [b": hi\n\n", typed("ping"), b"event: ping\ndata: {}\n\n", b"event: message_start\n"]
+
+    for now, piece in enumerate(pieces):
+        reader.feed(piece, float(now))
+        assert reader.first_data_at is None
+
+    reader.feed(b'data: {"type":', 10.0)
+    assert reader.first_data_at is None
+
+    reader.feed(b'"message_start","message":{}}\n\n', 11.0)
+    assert reader.first_data_at == 10.0
+
+
+def test_a_ping_whose_bytes_came_early_does_not_date_the_data_after_it() -> None:
+    reader = StreamReader(MESSAGES)
+
+    reader.feed(b'data: {"type":', 1.0)
+    reader.feed(b'"ping"}\n\n' + message_start(), 2.0)
+
+    assert reader.first_data_at == 2.0
+
+
+def test_data_that_only_the_end_of_the_stream_completes_has_its_time() -> None:
+    reader = StreamReader(CHAT)
+
+    reader.feed(b'data: {"choices":[]}', 3.0)
+    reader.finish()
+
+    assert reader.first_data_at == 3.0
+
+
+@pytest.mark.parametrize(
+    ("dialect", "before", "content"),
+    [
+        (CHAT, chunk({"content": "a"}), chunk(finish="stop")),
+        (MESSAGES, message_start(), typed("message_delta", delta={"stop_reason": "end_turn"})),
+        (
+            RESPONSES,
+            typed("response.output_item.added", output_index=0, item={"type": "message"}),
+            typed("response.output_item.done", output_index=0, item={"type": "message"}),
+        ),
+    ],
+    ids=["chat", "messages", "responses"],
+)
+def test_content_is_complete_before_the_end_is_told(
+    dialect: Dialect, before: bytes, content: bytes
+) -> None:
+    reader = StreamReader(dialect)
+    assert not reader.content_complete
+
+    reader.feed(before, 0.0)
+    assert not reader.content_complete
+
+    reader.feed(content, 0.0)
+    assert reader.content_complete
+
+
+@pytest.mark.parametrize(
+    ("head", "verdict"),
+    [
+        (b"data: 1", True),
+        (b"event: x", True),
+        (b": comment", True),
+        (b"id: 1", True),
+        (b"\xef\xbb\xbf\n\nretry: 1", True),
+        (b'{"a":', None),
+        (b'{"a": 1}', False),
+        (b"<html>", False),
+        (b"dat", None),
+        (b"", None),
+    ],
+)
+def test_the_first_bytes_tell_an_event_stream(head: bytes, verdict: bool | None) -> None:
+    assert looks_like_events(head, last=False) is verdict
+    assert looks_like_events(head, last=True) is (verdict is True)
