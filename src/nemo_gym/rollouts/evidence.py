@@ -20,6 +20,7 @@ from nemo_gym.rollouts.collect import Hooks
 from nemo_gym.rollouts.outcome import CAPTURE_KEY
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.record import EndedAttempt
+from nemo_gym.rollouts.unusable import output_unusable
 
 __all__ = ["Evidence", "capture_dirs_of"]
 
@@ -57,8 +58,13 @@ class Evidence:
         return Hooks(prepare=self.clear, attach=self.attach)
 
     def clear(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Clear what an earlier run left under the ids of `rows`."""
-        clear_model_call_captures_for_rollouts(list(rows), self.capture_dirs)
+        """Clear what an earlier run left under the ids of `rows`; raises `OutputUnusable`."""
+        try:
+            clear_model_call_captures_for_rollouts(list(rows), self.capture_dirs)
+        except OSError as error:
+            mend = "make the capture directory writable, or give another"
+            where = self.capture_dirs[0]
+            raise output_unusable("old captures cannot be cleared", error, where, mend) from error
 
     async def attach(self, ended: EndedAttempt) -> Mapping[str, object]:
         """Return the capture of an attempt, once nothing is being written to it any more."""

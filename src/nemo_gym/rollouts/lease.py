@@ -14,9 +14,10 @@ from types import TracebackType
 
 import orjson
 
-from nemo_gym.errors import OutputUnusable, RunConflict
+from nemo_gym.errors import RunConflict
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.files.locks import says_no_locks
+from nemo_gym.rollouts.unusable import output_unusable
 
 __all__ = ["CaptureIds", "FileLease", "Holder", "hold_capture_ids", "hold_output"]
 
@@ -142,11 +143,8 @@ def hold_output(lock: Path, holder: Holder) -> FileLease:
         if taken.fd >= 0:
             return FileLease(lock, taken.fd, asdict(holder))
     except OSError as error:
-        raise OutputUnusable(
-            f"the output cannot be written: {error.strerror}",
-            where=str(error.filename or lock.parent),
-            mend="give --output a path in a directory that can be written",
-        ) from error
+        mend = "give --output a path in a directory that can be written"
+        raise output_unusable("the output cannot be written", error, lock, mend) from error
     raise RunConflict(
         f"another run writes to {holder.output}: {_named(taken.content)}",
         where=str(lock),

@@ -15,7 +15,7 @@ from typing import Literal
 
 import orjson
 
-from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused
+from nemo_gym.errors import OutputExists, ResumeRefused
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.rollouts.aggregate import Aggregator
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
@@ -33,6 +33,7 @@ from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import Planner, PlanRequest
 from nemo_gym.rollouts.resume import RunIndex, changes_since
 from nemo_gym.rollouts.rows import check_readable, read_rows
+from nemo_gym.rollouts.unusable import output_unusable
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.observer import driver_metrics
 
@@ -224,8 +225,5 @@ def _output_errors(files: RunFiles) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputUnusable(
-            f"the output cannot be written: {error.strerror or error}",
-            where=str(error.filename or files.output),
-            mend="make room or permit writing there, or give another --output",
-        ) from error
+        mend = "make room or permit writing there, or give another --output"
+        raise output_unusable("the output cannot be written", error, files.output, mend) from error

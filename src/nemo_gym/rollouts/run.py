@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nemo_gym.errors import OutputUnusable
 from nemo_gym.ids import RolloutId
 from nemo_gym.rollouts.collect import CollectOptions, Collector, Hooks, StopSignal
 from nemo_gym.rollouts.dispatch import RunClient
@@ -23,6 +22,7 @@ from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.record import EndedAttempt
 from nemo_gym.rollouts.sink import RolloutSink
 from nemo_gym.rollouts.summary import AgentReport, report_of, write_summary
+from nemo_gym.rollouts.unusable import output_unusable
 from nemo_gym.telemetry.live import live_counts
 
 __all__ = ["RunReport", "collect_run", "progress_of"]
@@ -169,11 +169,9 @@ async def _finish(
         run.manifest.end_session(status, time.time())
         write_manifest(run.files.manifest, run.manifest)
     except OSError as error:
-        raise OutputUnusable(
-            f"the results cannot be written: {error.strerror or error}",
-            where=str(error.filename or run.files.output),
-            mend="make room or permit writing there, then go on with --resume",
-        ) from error
+        mend = "make room or permit writing there, then go on with --resume"
+        path = run.files.output
+        raise output_unusable("the results cannot be written", error, path, mend) from error
     return RunReport(
         status=status,
         planned=planned,

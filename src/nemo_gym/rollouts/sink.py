@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from nemo_gym.errors import OutputUnusable
 from nemo_gym.files.jsonl import JsonlAppender
+from nemo_gym.rollouts.unusable import output_unusable
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.observer import driver_metrics
 
@@ -151,11 +152,8 @@ class RolloutSink:
 
 
 def _unusable(path: Path, error: OSError) -> OutputUnusable:
-    return OutputUnusable(
-        f"the rollouts cannot be written: {error.strerror or error}",
-        where=str(path),
-        mend="make room or permit writing there, then go on with --resume",
-    )
+    mend = "make room or permit writing there, then go on with --resume"
+    return output_unusable("the rollouts cannot be written", error, path, mend)
 
 
 def _record(batch: list[_Pending], took_ms: float) -> None:
