@@ -20,13 +20,15 @@ def print_table(
     *,
     title: str | None = None,
     right: Sequence[str] = (),
+    drawn: bool | None = None,
 ) -> None:
     """Print rows under their columns; None is a dash. `right` names columns of numbers.
 
-    Drawn to the width of a terminal; into a pipe or a file nothing is cut or wrapped.
+    Drawn to the width of a terminal; into a pipe or a file nothing is cut or wrapped. `drawn`
+    decides; None asks standard output.
     """
     texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() if drawn is None else drawn:
         _print_drawn(columns, texts, title, right)
     else:
         _print_plain(columns, texts, title, right)
