@@ -64,12 +64,15 @@ class Address:
 def parse_address(url: str) -> Address:
     """Return the address that `url` names; raises `AddressInvalid` without repeating a secret."""
     text = url.strip()
+    shown = _without_credentials(text)
+    if any(character <= " " or character == "\x7f" for character in text):
+        # The standard library would leave them out and read another URL than was written.
+        raise AddressInvalid(f"{shown!r} holds blanks or control characters")
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as problem:
         raise AddressInvalid(f"the URL cannot be read: {problem}") from None
-    shown = _without_credentials(text)
     if parts.scheme not in _DEFAULT_PORTS:
         raise AddressInvalid(f"{shown!r} does not begin with http:// or https://")
     if not parts.hostname:

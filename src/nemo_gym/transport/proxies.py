@@ -59,13 +59,23 @@ def _covers(item: str, address: Address) -> bool:
         return True
     if "/" in item:
         return _in_network(address.host, item)
-    name, colon, port = item.rpartition(":")
-    if colon and port.isdigit() and ":" not in name:
-        if int(port) != address.port:
-            return False
-        item = name
-    item = item.strip("[]").removeprefix("*").lstrip(".")
-    return bool(item) and (address.host == item or address.host.endswith(f".{item}"))
+    host, port = _host_and_port(item)
+    if port is not None and port != address.port:
+        return False
+    host = host.removeprefix("*").lstrip(".")
+    return bool(host) and (address.host == host or address.host.endswith(f".{host}"))
+
+
+def _host_and_port(item: str) -> tuple[str, int | None]:
+    """Split `host`, `host:port`, `[ipv6]:port` or a bare IPv6 literal."""
+    if item.startswith("["):
+        host, _, rest = item[1:].partition("]")
+        port = rest.removeprefix(":")
+    elif item.count(":") == 1:
+        host, _, port = item.partition(":")
+    else:
+        host, port = item, ""
+    return host, int(port) if port.isdigit() else None
 
 
 def _in_network(host: str, network: str) -> bool:
