@@ -67,7 +67,7 @@ class BodyTap:
         except UndecodableBody:
             self._undecodable = True
             return b""
-        self._truncated |= self._decoder.full
+        self._truncated |= self._decoder.overrun
         return chunk
 
     def result(self) -> TappedBody:

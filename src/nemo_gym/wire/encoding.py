@@ -129,17 +129,19 @@ class ContentDecoder:
         self._room = limit
 
     @property
-    def full(self) -> bool:
-        """Whether the limit is reached: nothing more is made."""
-        return self._room <= 0
+    def overrun(self) -> bool:
+        """Whether there was more than the limit lets through."""
+        return self._room < 0
 
     def decode(self, chunk: bytes) -> bytes:
-        """Return what `chunk` adds; raises `UndecodableBody`."""
+        """Return what `chunk` adds, nothing once the limit is passed; raises `UndecodableBody`."""
+        if self.overrun:
+            return b""
         try:
             for stage in self._stages:
                 chunk = stage.decode(chunk, self._room + 1) if chunk else b""
         except (zlib.error, _BrotliError, zstandard.ZstdError) as error:
             raise UndecodableBody(str(error)) from error
-        made = chunk[: max(self._room, 0)]
+        made = chunk[: self._room]
         self._room -= len(chunk)
         return made
