@@ -1,0 +1,1 @@
+"""Multiple-choice questions, judged by the option that an answer names."""
