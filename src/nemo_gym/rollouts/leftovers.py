@@ -28,7 +28,7 @@ from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import AGENT_REF_KEY
 from nemo_gym.rollouts.resume import RunIndex, pair_of
 
-__all__ = ["agent_of", "index_run", "read_members", "settle_failures"]
+__all__ = ["agent_of", "index_run", "read_lines", "read_members", "settle_failures"]
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +90,17 @@ def settle_failures(files: RunFiles, index: RunIndex, aggregator: Aggregator) ->
     return left
 
 
+def read_lines(path: Path) -> Iterator[Members | None]:
+    """Yield the rows of an output or failures file; None for a line that is damaged."""
+    with path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if line.strip():
+                yield _members_or_none(line)
+
+
 def read_members(path: Path) -> Iterator[Members]:
     """Yield the rows of an output or failures file; what is no row is left out."""
-    for _, members in _lines(path):
-        if members is not None:
-            yield members
+    return (members for members in read_lines(path) if members is not None)
 
 
 def agent_of(members: Members) -> str:

@@ -150,7 +150,7 @@ async def _finish(
     try:
         failed = settle_failures(run.files, run.index, run.aggregator)
         agents = [
-            report_of(summary, await _environment(run, client, summary.agent, stop))
+            report_of(summary, await _environment(run, client, summary.agent, stop), run.row_keys)
             for summary in run.aggregator.summaries()
         ]
         write_summary(run.files.aggregate, agents)

@@ -1,5 +1,6 @@
 """What a run amounts to: the aggregate of each agent in, `x_aggregate_metrics.json` out."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,13 @@ from pathlib import Path
 import orjson
 
 from nemo_gym.files.replace import replace_file
-from nemo_gym.rollouts.aggregate import AgentSummary, default_key_metrics
+from nemo_gym.rollouts.aggregate import REWARD, AgentSummary, default_key_metrics
 from nemo_gym.rollouts.environment import EnvironmentMetrics
 
 __all__ = ["AgentReport", "report_of", "summary_document", "write_summary"]
 
 _SCHEMA_VERSION = "1.0"
+_OF_A_FIELD = re.compile(r"(?:mean|pass[@^]\d+)/(?P<field>.+?)(?:/ci95_(?:low|high))?")
 _METHOD = (
     "95 % intervals clustered by task: Student's t on the cluster-robust standard error; "
     "Wilson score on the effective sample size where all values lie in [0, 1]"
@@ -30,16 +32,34 @@ class AgentReport:
     notes: tuple[str, ...] = ()
 
 
-def report_of(summary: AgentSummary, environment: EnvironmentMetrics) -> AgentReport:
-    """Lay what the environment computed over what the driver did."""
-    metrics: dict[str, object] = {**summary.metrics, **environment.agent_metrics}
+def report_of(
+    summary: AgentSummary,
+    environment: EnvironmentMetrics,
+    row_keys: frozenset[str] = frozenset(),
+) -> AgentReport:
+    """Lay what the environment computed over what the driver did.
+
+    Averages of fields that rows brought along (`row_keys`) say nothing of the agent: they are left
+    out of what the environment's defaults add.
+    """
+    theirs = {
+        key: value
+        for key, value in environment.agent_metrics.items()
+        if _field_of(key) not in row_keys - {REWARD}
+    }
     return AgentReport(
         summary,
-        metrics,
+        {**summary.metrics, **theirs},
         dict(environment.key_metrics) or dict(default_key_metrics(summary.metrics)),
         environment.group_level_metrics,
         environment.notes,
     )
+
+
+def _field_of(metric: str) -> str | None:
+    """Return the field of `mean/<field>`, `pass@1/<field>/ci95_low` and the like."""
+    found = _OF_A_FIELD.fullmatch(metric)
+    return None if found is None else found["field"]
 
 
 def summary_document(reports: Sequence[AgentReport]) -> dict[str, object]:

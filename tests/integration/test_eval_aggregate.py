@@ -1,0 +1,105 @@
+"""`gym eval aggregate`: shards and repeats of one input become one set of metrics."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from support.gym_command import gym
+from support.rollouts import FakeAgent, FakeAnswer, Row, collect, files_of, put, rows_of, text_of
+
+
+async def _odd(row: Row) -> FakeAnswer:
+    return FakeAnswer(200, {**row, "reward": row["n"] % 2})
+
+
+async def _even(row: Row) -> FakeAnswer:
+    return FakeAnswer(200, {**row, "reward": (row["n"] + 1) % 2})
+
+
+async def _fails(_: Row) -> FakeAnswer:
+    return FakeAnswer(500, b"boom")
+
+
+def _aggregate(folder: Path, *arguments: str) -> dict[str, Any]:
+    ended = gym("eval", "aggregate", "--json", *arguments, cwd=folder)
+    assert ended.code == 0, ended.err
+    document: dict[str, Any] = json.loads(ended.out)
+    return document
+
+
+async def test_shards_of_an_input_are_different_tasks(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(6)[:3], FakeAgent(_odd))
+    await collect(tmp_path / "b.jsonl", rows_of(6)[3:], FakeAgent(_odd))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl", "b.jsonl")["agents"]
+
+    assert (agent["counts"]["tasks"], agent["counts"]["finished"]) == (6, 6)
+    assert agent["agent_metrics"]["mean/reward"] == 0.5
+    assert "pass@2/reward" not in agent["agent_metrics"]
+    assert "mean/n" not in agent["agent_metrics"]
+
+
+async def test_further_runs_of_the_same_rows_are_repeats(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(3), FakeAgent(_odd))
+    await collect(tmp_path / "b.jsonl", rows_of(3), FakeAgent(_even))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl", "b.jsonl")["agents"]
+
+    assert agent["counts"]["tasks"] == 3
+    assert agent["agent_metrics"]["pass@2/reward"] == 1.0
+    assert agent["agent_metrics"]["pass^2/reward"] == 0.0
+
+
+async def test_an_output_given_twice_counts_once(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(3))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl", "./a.jsonl")["agents"]
+
+    assert agent["counts"]["finished"] == 3
+
+
+async def test_failures_are_counted_and_never_zero_rewards(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(2))
+    await collect(tmp_path / "b.jsonl", rows_of(2), FakeAgent(_fails))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl", "b.jsonl")["agents"]
+
+    assert agent["counts"]["failed_by_class"] == {"agent_error": 2}
+    assert agent["agent_metrics"]["mean/reward"] == 1.0
+
+
+async def test_what_cannot_be_read_is_left_out_and_said(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(2))
+    put(tmp_path / "a.jsonl", text_of(tmp_path / "a.jsonl") + "{torn")
+
+    document = _aggregate(tmp_path, "a.jsonl")
+
+    assert document["agents"][0]["counts"]["finished"] == 2
+    assert "1 lines are no rollouts" in document["warnings"][0]
+
+
+async def test_the_same_numbers_come_out_as_at_the_end_of_the_run(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(5), FakeAgent(_odd), num_repeats=3)
+    told = json.loads(text_of(files_of(tmp_path / "a.jsonl").aggregate))
+
+    assert _aggregate(tmp_path, "a.jsonl")["agents"] == told["agents"]
+
+
+async def test_the_metrics_can_be_written_and_are_not_overwritten_unasked(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(2))
+    asked = ("eval", "aggregate", "a.jsonl", "--output", "m.json")
+
+    first, second = gym(*asked, cwd=tmp_path), gym(*asked, cwd=tmp_path)
+
+    assert first.code == 0, first.err
+    assert "solver" in first.out
+    assert json.loads(text_of(tmp_path / "m.json"))["agents"][0]["counts"]["finished"] == 2
+    assert second.code == 2
+    assert "--overwrite" in second.err
+
+
+def test_an_output_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    ended = gym("eval", "aggregate", "nothing.jsonl", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert "nothing.jsonl" in ended.err

@@ -1,0 +1,203 @@
+"""Rollouts with their model calls captured: on the servers of another process, through kills."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.eval_command import environ_of
+from support.gym_command import Ended, gym
+from support.rollouts import lines_of, text_of
+
+TESTS = Path(__file__).parent.parent
+COUNTER = str(TESTS / "fixtures" / "placement")
+TASKS = 6
+
+
+@contextmanager
+def _provider(delay_s: float) -> Generator[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "support.provider", "--delay", str(delay_s)],
+        cwd=TESTS,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    with process:
+        yield json.loads(process.stdout.readline())["origin"]
+        process.terminate()
+
+
+@contextmanager
+def _servers(folder: Path, origin: str, *more: str) -> Generator[str]:
+    """Run `gym env start` on a port of its own; give what `--no-serve` needs to find it."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "nemo_gym", "env", "start", "--resources-server", "counter"),
+            *("--search-dir", COUNTER, "--model-type", "openai_model", "--model-url", origin),
+            *("--model", "m", "--model-api-key", "k", "++head_server.port=0", *more),
+        ],
+        cwd=folder,
+        env=environ_of(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process:
+        told = []
+        for line in process.stdout:
+            told.append(line)
+            if "healthy" in line:
+                break
+        found = re.search(r"head server http://127\.0\.0\.1:(\d+)", "".join(told))
+        assert found, told
+        yield f"++head_server.port={found[1]}"
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rows = ({"responses_create_params": {"input": f"q{n}"}} for n in range(TASKS))
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+def _arguments(*more: str) -> list[str]:
+    return [
+        *("eval", "run", "--no-serve", "--agent", "counter_agent", "--input", "rows.jsonl"),
+        *("--output", "x.jsonl", *more),
+    ]
+
+
+def _evaluate(folder: Path, *more: str) -> Ended:
+    return gym(*_arguments(*more), cwd=folder, environ=environ_of(folder))
+
+
+def _captured(folder: Path) -> dict[str, int]:
+    """Return the number of calls in every capture file."""
+    return {
+        path.name.removesuffix(".capture.jsonl"): len(path.read_text().splitlines())
+        for path in (folder / "captures").glob("*.capture.jsonl")
+    }
+
+
+def _capture_settings(folder: Path) -> tuple[str, str]:
+    return "++observability_enabled=true", f"++model_call_capture_dir={folder / 'captures'}"
+
+
+def test_rows_carry_what_was_captured_by_servers_of_another_process(folder: Path) -> None:
+    settings = _capture_settings(folder)
+    with _provider(0.0) as origin, _servers(folder, origin, *settings) as port:
+        ended = _evaluate(folder, port, "--num-repeats", "2")
+
+    assert ended.code == 0, ended.err
+    rows = lines_of(folder / "x.jsonl")
+    assert len(rows) == 2 * TASKS
+    for row in rows:
+        attached = row["ng_model_call_capture"]
+        assert attached["rollout_id"] == f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
+        assert attached["metrics"]["num_calls"] == 1
+        assert "gaps" not in attached
+        assert attached["calls"][0]["tokens_in"] == row["response"]["usage"]["input_tokens"]
+    assert "warning" not in ended.err
+
+
+def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder: Path) -> None:
+    settings = _capture_settings(folder)
+    with _provider(0.0) as origin, _servers(folder, origin, *settings) as port:
+        for _ in range(2):
+            assert _evaluate(folder, port, "--overwrite").code == 0
+
+    assert _captured(folder) == {f"{task}-0": 1 for task in range(TASKS)}
+
+
+def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder: Path) -> None:
+    settings = _capture_settings(folder)
+    with _provider(0.4) as origin, _servers(folder, origin, *settings) as port:
+        driver = subprocess.Popen(
+            [sys.executable, "-m", "nemo_gym", *_arguments(port, "--concurrency", "2")],
+            cwd=folder,
+            env=environ_of(folder),
+        )
+        _wait_until(lambda: _lines(folder / "x.jsonl") >= 2)
+        driver.kill()
+        driver.wait()
+        finished = _lines(folder / "x.jsonl")
+
+        ended = _evaluate(folder, port, "--resume")
+
+    assert ended.code == 0, ended.err
+    rows = lines_of(folder / "x.jsonl")
+    assert sorted(row["_ng_task_index"] for row in rows) == list(range(TASKS))
+    # What the killed driver had under way has a capture, so its id is not used again.
+    assert 1 <= sum("_ng_attempt_index" in row for row in rows[finished:]) <= 2
+    for row in rows[finished:]:
+        attached = row["ng_model_call_capture"]
+        assert attached["metrics"]["num_calls"] == 1
+        attempt = row.get("_ng_attempt_index", 0)
+        suffix = f"-a{attempt}" if attempt else ""
+        assert attached["rollout_id"] == f"{row['_ng_task_index']}-0{suffix}"
+    # Late calls of the killed attempts stay under their old ids.
+    assert all(calls <= 1 for calls in _captured(folder).values())
+
+
+def test_a_run_whose_calls_are_not_captured_says_so_loudly(folder: Path) -> None:
+    """Capture is on, and the agent never calls a model."""
+    scripted = str(TESTS / "fixtures" / "rollouts")
+    ended = gym(
+        *("eval", "run", "--agent-type", "scripted_agent", "--search-dir", scripted),
+        *("--agent", "scripted", "--input", "rows.jsonl", "--output", "x.jsonl"),
+        *_capture_settings(folder),
+        cwd=folder,
+        environ=environ_of(folder),
+    )
+
+    assert ended.code == 0, ended.err
+    assert "NOT ONE MODEL CALL WAS CAPTURED" in ended.err
+    assert ended.err.count(str(folder / "captures")) == 2
+    (row, *_) = lines_of(folder / "x.jsonl")
+    assert row["ng_model_call_capture"]["gaps"] == [{"code": "model_call_capture_no_records"}]
+
+
+def test_no_key_is_in_any_file_of_a_run(folder: Path) -> None:
+    secret = "sk-planted-3141592653"  # noqa: S105 - planted to be looked for
+    (folder / "env.yaml").write_text(f"policy_api_key: {secret}\n")
+    with _provider(0.0) as origin:
+        ended = gym(
+            *("eval", "run", "--resources-server", "counter", "--search-dir", COUNTER),
+            *("--model-type", "openai_model", "--model-url", origin, "--model", "m"),
+            *("--agent", "counter_agent", "--input", "rows.jsonl", "--output", "x.jsonl"),
+            *_capture_settings(folder),
+            cwd=folder,
+            environ=environ_of(folder),
+        )
+
+    assert ended.code == 0, ended.err
+    assert secret not in ended.out + ended.err
+    files = [Path(at, name) for at, _, names in os.walk(folder) for name in names]
+    assert len(files) > 8
+    holders = [path.name for path in files if secret.encode() in path.read_bytes()]
+    assert holders == ["env.yaml"]
+
+
+def _lines(path: Path) -> int:
+    return text_of(path).count("\n") if path.exists() else 0
+
+
+def _wait_until(done: Any) -> None:
+    deadline = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
