@@ -91,6 +91,14 @@ def test_a_missing_key_is_wanted_by_every_place_that_names_it() -> None:
     assert resolved.wanted == {"gone": ("file.yaml (x)", "file.yaml (y.z)")}
 
 
+def test_a_key_missing_beside_its_reference_is_missing_and_no_ring() -> None:
+    resolved, problems = _resolve({"b": {"b": "${b.a.a}", "c": "${oc.select:b.a.a,7}"}})
+
+    assert problems.found == []
+    assert list(resolved.wanted) == ["b.a.a"]
+    assert resolved.tree == {"b": {"b": None, "c": 7}}
+
+
 def test_keys_that_references_name_are_known_to_be_read() -> None:
     resolved, _ = _resolve({**TREE, "x": "${names.1}${oc.select:nope,1}"})
 

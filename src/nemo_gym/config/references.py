@@ -180,7 +180,9 @@ class _Resolver:
     def _through_reference(self, target: KeyPath) -> tuple[object] | None:
         """Return the value below a section that is itself a reference: `a: ${b}`, `${a.x}`."""
         for depth in range(len(target) - 1, 0, -1):
-            exists, _ = self.layers.get(target[:depth])
+            exists, raw = self.layers.get(target[:depth])
+            if exists and not isinstance(raw, str):
+                return None  # a section, known as it stands: resolving it all may lead back here
             if exists:
                 found, value = Layers({"it": self._at(target[:depth])}).get(("it", *target[depth:]))
                 return (value,) if found else None
