@@ -26,6 +26,7 @@ _scalars = (
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=3)
+    | st.sampled_from(["1", "1.0", "true"])
 )
 _values = _scalars | st.sampled_from([[], {}, [1], {"a": None}, [{"b": 1.0}], {"type": "message"}])
 _types = [
@@ -61,7 +62,7 @@ def _item(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
 
 _TEXTS = ["call_id", "name", "arguments", "output", "text", "refusal"]
 _items = _item(_item(_values))
-_CASES = [
+_CASES: list[tuple[type[BaseModel], str]] = [
     (NeMoGymResponse, "output"),
     (NeMoGymResponseCreateParamsNonStreaming, "input"),
     (NeMoGymChatCompletion, "choices"),

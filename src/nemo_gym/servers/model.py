@@ -25,7 +25,7 @@ from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
 from nemo_gym.servers.openai_responses import NeMoGymResponse
 from nemo_gym.servers.raw import RawRoute, raw_route
 from nemo_gym.servers.simple_server import SimpleServer
-from nemo_gym.servers.stack import JsonRoute, new_app
+from nemo_gym.servers.stack import JsonRoute, OrjsonRequest, new_app
 from nemo_gym.servers.synthetic_stream import chat_events, responses_events
 from nemo_gym.wire.dialects import RESPONSES, dialect_of_route, error_body
 
@@ -127,6 +127,8 @@ class _StreamedRoute(JsonRoute):
         handle = super().get_route_handler()
 
         async def handle_streamed(request: Request) -> Response:
+            # Handed on as it is: its body is read only once.
+            request = OrjsonRequest(request.scope, request.receive)
             body = await request.body()
             if _MAY_STREAM.search(body) is None:
                 return await handle(request)

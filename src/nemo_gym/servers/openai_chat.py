@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import Field
+
 from nemo_gym.servers.openai_schema import AnyItem, Flag, Lenient, Number, OpenAISchema
 
 __all__ = [
@@ -26,8 +28,9 @@ class NeMoGymChatCompletionMessage(OpenAISchema):
 class NeMoGymChoice(OpenAISchema):
     """One of the n answers."""
 
-    message: Lenient[NeMoGymChatCompletionMessage] = None
-    index: Lenient[int | None] = None
+    # Azure leaves it out of a choice that its filter took back; elsewhere it is always there.
+    message: Lenient[NeMoGymChatCompletionMessage] = Field(default=None)  # type: ignore[assignment]
+    index: Lenient[Number | None] = None
     finish_reason: Lenient[str | None] = None
     logprobs: AnyItem = None
 

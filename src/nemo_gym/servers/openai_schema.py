@@ -7,7 +7,7 @@ wire such an item always carries it, because its class is chosen by it.
 """
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -77,13 +77,20 @@ FIRST_FITTING = Field(union_mode="left_to_right")
 
 T = TypeVar("T")
 
-AnyItem = Annotated[UnknownItem | Any, FIRST_FITTING]
-"""An item as it is; an object answers to attributes."""
+if TYPE_CHECKING:
+    # To a type checker a lenient field has its type, and an item of any kind can be anything.
+    AnyItem = Any
+    Lenient = Annotated[T, None]
+else:
+    AnyItem = Annotated[UnknownItem | Any, FIRST_FITTING]
+    """An item as it is; an object answers to attributes."""
 
-Lenient = Annotated[T | Any, FIRST_FITTING]
-"""A value of that type where it is one, else the value as it is: real servers send text where the
-schema has an object, a number where it has a list. What matters to nobody must not refuse a body.
-"""
+    Lenient = Annotated[T | Any, FIRST_FITTING]
+    """A value of that type where it is one, else the value as it is.
+
+    Real servers send text where the schema has an object and a number where it has a list: what
+    matters to nobody must not refuse a body.
+    """
 
 
 def tag_of(*known: str) -> Callable[[object], str]:

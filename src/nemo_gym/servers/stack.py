@@ -68,7 +68,9 @@ class JsonRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_json(request: Request) -> Response:
-            return await handle(OrjsonRequest(request.scope, request.receive))
+            if not isinstance(request, OrjsonRequest):
+                request = OrjsonRequest(request.scope, request.receive)
+            return await handle(request)
 
         return handle_json
 
