@@ -69,8 +69,8 @@ def test_comments_and_other_fields_add_nothing(line: bytes) -> None:
     assert _parse(body) == [Event(None, b"1")]
 
 
-def test_an_event_without_data_is_none_and_its_name_does_not_stay() -> None:
-    assert _parse(b"event: a\n\ndata: 1\n\n") == [Event(None, b"1")]
+def test_an_event_without_data_is_told_as_such_and_its_name_does_not_stay() -> None:
+    assert _parse(b"event: a\n\ndata: 1\n\n\n") == [Event(b"a", None), Event(None, b"1")]
 
 
 @pytest.mark.parametrize(

@@ -47,15 +47,17 @@ def error_category(
     if status is None or not 200 <= status < 300 or tapped.bodiless:
         return known or ("exception" if status is None else category_of_status(status))
     if tapped.stream is not None:
-        return _of_stream(tapped.stream)
+        unread = tapped.response.undecodable is not None or tapped.response.truncated_at is not None
+        return _of_stream(tapped.stream, unread=unread)
     return known or ("exception" if tapped.raised else _of_body(body))
 
 
-def _of_stream(stream: Assembled) -> str | None:
+def _of_stream(stream: Assembled, *, unread: bool) -> str | None:
+    """Return the category of a stream; `unread`: it may have gone on where capture stopped."""
     if stream.error is not None and stream.terminal is None:
         return "upstream_error"
     if stream.terminal is None:
-        return "stream_truncated"
+        return "capture_parse_error" if unread else "stream_truncated"
     return _BY_RESPONSE_STATUS.get(stream.terminal.removeprefix("response."))
 
 

@@ -16,12 +16,12 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Event(NamedTuple):
-    """One event that carries data."""
+    """One event that has data or a name."""
 
     name: bytes | None
     """Value of its `event` line; None when it had none (or an empty one)."""
-    data: bytes
-    """Values of its `data` lines, joined by LF; may be empty."""
+    data: bytes | None
+    """Values of its `data` lines, joined by LF; None: it had none, and the standard drops it."""
 
 
 class EventParser:
@@ -97,6 +97,8 @@ class EventParser:
                 if data:
                     events.append(Event(self.name, data[0] if len(data) == 1 else b"\n".join(data)))
                     data = self.data = []
+                elif self.name is not None:
+                    events.append(Event(self.name, None))
                 self.name = None
             elif line[:5] == b"data:":
                 data.append(line[6:] if line[5:6] == b" " else line[5:])

@@ -67,6 +67,8 @@ class Assembler(ABC):
     """Names on an `event` line that announce an event which ends the stream."""
     ENDING_MARKS: tuple[bytes, ...] = (b'"error"',)
     """One of these is in the data of every event that ends the stream."""
+    STOPPING_NAMES: frozenset[bytes] = frozenset()
+    """Names on an `event` line after which clients wait for nothing more, not even data."""
 
     __slots__ = ("_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
 
@@ -84,6 +86,11 @@ class Assembler(ABC):
         if self.state is StreamState.ENDED:
             return
         name, data = event
+        if name in self.STOPPING_NAMES:
+            self._end(name.decode("latin-1"))
+            return
+        if data is None:
+            return
         try:
             value = loads(data)
         except JsonError:
@@ -106,6 +113,9 @@ class Assembler(ABC):
         that ends the stream, it is taken.
         """
         if self.state is StreamState.ENDED:
+            return self.state
+        if name in self.STOPPING_NAMES:
+            self._end(name.decode("latin-1"))
             return self.state
         joined = b"\n".join(data)
         if not joined.startswith(b"[DONE]"):

@@ -154,8 +154,9 @@ class ChatAssembler(Assembler):
             old = top.get(key)
             if key in _DROPPED or value is None or (key in _FIRST and old):
                 continue
-            extends = key != "usage" and is_object(old) and is_object(value)
-            top[key] = {**old, **value} if extends else value
+            if is_object(old) and is_object(value) and key != "usage":
+                value = {**old, **value}  # noqa: PLW2901 - the field as it is from now on
+            top[key] = value
 
     def _choice(self, index: object) -> _Choice:
         place = index if type(index) is int else 0

@@ -4,11 +4,9 @@ A stream opens with `message_start`, fills content blocks by index, closes with 
 (stop reason, usage) and `message_stop`.
 """
 
-from collections.abc import Sequence
-
 from pydantic_core import from_json
 
-from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, StreamState
+from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts
 from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.json import JsonError, is_array, is_count, is_object, loads
 
@@ -117,7 +115,7 @@ def _place(index: object) -> int:
 class MessagesAssembler(Assembler):
     """Events in, one `message` out."""
 
-    ENDING_NAMES = frozenset({b"message_stop", b"error"})
+    STOPPING_NAMES = frozenset({b"message_stop"})
     ENDING_MARKS = (b'"message_stop"', b'"error"')
 
     __slots__ = ("_at", "_blocks", "_message", "_restarts")
@@ -146,12 +144,6 @@ class MessagesAssembler(Assembler):
             self._stop(event, kind)
         elif kind.startswith("response.") or "choices" in event:
             self._mismatch = True
-
-    def lines(self, name: bytes | None, data: Sequence[bytes]) -> StreamState:
-        """As for every dialect, but the name of the last event is all that clients wait for."""
-        if name == b"message_stop":
-            self._end("message_stop")
-        return super().lines(name, data)
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
         if kind in {"message_stop", "error"}:
