@@ -180,5 +180,5 @@ def test_progress_is_told_when_a_run_takes_longer(tmp_path: Path) -> None:
 
     ended = eval_run(tmp_path, "--concurrency", "1")
 
-    assert "/4 rollouts" in ended.err
-    assert "mean reward 1.000" in ended.err
+    assert "/4 · 1 running · " in ended.err
+    assert "reward 1.000" in ended.err

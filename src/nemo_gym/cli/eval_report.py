@@ -11,13 +11,13 @@ from nemo_gym.rollouts.summary import AgentReport, summary_document
 
 __all__ = ["print_agents", "print_report", "report_document"]
 
-_COLUMNS = ("agent", "rollouts", "failed", "mean reward", "95 % interval", "tokens in / out")
-_RIGHT = ("rollouts", "failed", "mean reward", "value", "tokens in / out", "p50", "p95")
+_COLUMNS = ("agent", "rollouts", "failed", "mean reward [95 %]", "tokens in / out", "p50 / p95")
+_RIGHT = ("rollouts", "failed", "mean reward [95 %]", "value", "tokens in / out", "p50 / p95")
 _MEAN = "mean/reward"
 
 
-def print_report(report: RunReport) -> None:
-    """Print the tables of a run, what went wrong, and where the files are."""
+def print_report(report: RunReport, diagnosis: str | None = None) -> None:
+    """Print the tables of a run, what went wrong, what slowed it down, and where the files are."""
     print_agents(report.agents)
     if report.failed:
         classes = ", ".join(f"{count} {name}" for name, count in sorted(report.failed.items()))
@@ -25,6 +25,8 @@ def print_report(report: RunReport) -> None:
     if report.pending:
         click.echo(f"not run: {report.pending} of {report.planned}; go on with --resume")
     click.echo(f"wall time: {shown_duration(report.wall_s)}")
+    if diagnosis:
+        click.echo(f"diagnosis: {diagnosis}")
     click.echo(f"rollouts:  {report.files.output}")
     if report.failed:
         click.echo(f"failures:  {report.files.failures}")
@@ -36,8 +38,7 @@ def print_agents(agents: Sequence[AgentReport]) -> None:
     """Print one line an agent, then its further key metrics."""
     if not agents:
         return
-    columns = (*_COLUMNS, "p50", "p95")
-    print_table(columns, [_agent_row(report) for report in agents], right=_RIGHT)
+    print_table(_COLUMNS, [_agent_row(report) for report in agents], right=_RIGHT)
     rows = [row for report in agents for row in _metric_rows(report)]
     if rows:
         click.echo()
@@ -49,21 +50,22 @@ def print_agents(agents: Sequence[AgentReport]) -> None:
 
 
 def _agent_row(report: AgentReport) -> list[object]:
-    summary = report.summary
-    tokens_in, tokens_out = (_total(summary.tokens, key) for key in ("tokens_in", "tokens_out"))
-    tokens = (
-        None if tokens_in is tokens_out is None else f"{tokens_in or '-'} / {tokens_out or '-'}"
-    )
+    summary, metrics = report.summary, report.agent_metrics
+    reward = (_number(metrics.get(_MEAN)), _interval(metrics, _MEAN))
+    tokens = (_total(summary.tokens, key) for key in ("tokens_in", "tokens_out"))
+    latency = (_seconds(summary.latency_ms.get(key)) for key in ("p50", "p95"))
     return [
         summary.agent,
         summary.finished,
         sum(summary.failed.values()),
-        _number(report.agent_metrics.get(_MEAN)),
-        _interval(report.agent_metrics, _MEAN),
-        tokens,
-        _seconds(summary.latency_ms.get("p50")),
-        _seconds(summary.latency_ms.get("p95")),
+        " ".join(filter(None, reward)) or None,
+        _pair(*tokens),
+        _pair(*latency),
     ]
+
+
+def _pair(one: str | None, other: str | None) -> str | None:
+    return None if one is other is None else f"{one or '-'} / {other or '-'}"
 
 
 def _metric_rows(report: AgentReport) -> Iterator[list[object]]:

@@ -3,32 +3,34 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from nemo_gym.cli.asked import Asked
+from nemo_gym.cli.driver_entry import connected_driver
 from nemo_gym.cli.eval_report import print_report, report_document
 from nemo_gym.cli.output import print_json
 from nemo_gym.cli.progress import ProgressDisplay
 from nemo_gym.config.nearest import did_you_mean, nearest
 from nemo_gym.config.resolved import RunConfig
-from nemo_gym.errors import UserMistake
+from nemo_gym.errors import TransportError, UserMistake
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.prepare import PreparedRun, RunRequest, prepare_run
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
-from nemo_gym.runtime.connect import connect_run
+from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
 from nemo_gym.runtime.supervise import keep_alive
-from nemo_gym.runtime.watch import ProcessTelemetry
+from nemo_gym.telemetry.figures import from_json, from_object
+from nemo_gym.telemetry.run_view import diagnose_run
 
 __all__ = ["evaluate_until_ended"]
 
 _AGENTS = "responses_api_agents"
+_SHORT_RUN_S = 5.0
 _PARAMS = "responses_create_params"
 
 
@@ -45,7 +47,7 @@ async def evaluate_until_ended(asked: Asked, config: RunConfig, inputs: tuple[Pa
     if asked.as_json:
         print_json(report_document(report))
     else:
-        print_report(report)
+        print_report(report, evaluation.diagnosis)
     for warning in report.warnings:
         click.secho(f"warning: {warning}", fg="yellow", bold=True, err=True)
     return report.exit_code
@@ -60,11 +62,13 @@ class _Evaluation:
     stop: StopSignal = field(default_factory=StopSignal)
     progress: Progress | None = None
     """None until rollouts begin."""
+    diagnosis: str | None = None
+    """What slowed the run down, in words; None for a run too short to tell."""
 
     async def report(self) -> RunReport:
         """Prepare the run, have its servers, collect its rollouts."""
         if self.asked.no_serve:
-            async with self._connected() as running:
+            async with connected_driver(self.config, self.asked.output) as running:
                 tree = {**running.tree, _PARAMS: self._params(running.tree)}
                 with contextlib.closing(self._prepared(tree, running.agents)) as run:
                     return await self._collected(run, running)
@@ -78,17 +82,6 @@ class _Evaluation:
             async with open_run(self.config, options, self.display.say) as running:
                 _refuse_problems(running)
                 return await self._collected(run, running)
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[RunningServers]:
-        running = await connect_run(self.config)
-        telemetry = ProcessTelemetry.start(self.config, "driver", running.run_id)
-        try:
-            async with telemetry.observed_loop():
-                yield running
-        finally:
-            await asyncio.to_thread(telemetry.shutdown)
-            await running.client.aclose()
 
     def _params(self, running: Mapping[str, object]) -> dict[str, object]:
         """Return the parameters laid over every row: those of the servers' run, then one's own."""
@@ -135,6 +128,7 @@ class _Evaluation:
                     if not collecting.done():
                         self.stop.stop()
                 report = await collecting
+            self.diagnosis = await _diagnosis(running, report)
             if running.children and watching.done():
                 watching.result()
             return report
@@ -142,6 +136,19 @@ class _Evaluation:
             collecting.cancel()
             watching.cancel()
             await asyncio.gather(collecting, watching, return_exceptions=True)
+
+
+async def _diagnosis(running: RunningServers, report: RunReport) -> str | None:
+    if report.wall_s < _SHORT_RUN_S or running.figures is None:
+        return None
+    try:
+        _, body = await running.figures()
+        snapshots = from_json(body)
+        if running.log_dir is None:  # the servers are of another process
+            snapshots += from_object(await read_head(running.head_url, "/figures"))
+    except (TransportError, ValueError):
+        return None
+    return str(diagnose_run(snapshots))
 
 
 def _capture_dir(tree: Mapping[str, object]) -> Path | None:

@@ -20,7 +20,7 @@ __all__ = ["ProgressDisplay", "progress_text", "shown_duration"]
 _QUIET_S = 2.0
 _LIVE_INTERVAL_S = 0.25
 _PLAIN_INTERVAL_S = 5.0
-_BAR_CELLS = 20
+_BAR_CELLS = 10
 _CLEAR = "\r\x1b[K"
 
 
@@ -36,9 +36,9 @@ def shown_duration(seconds: float) -> str:
 
 
 def progress_text(progress: Progress, elapsed_s: float) -> str:
-    """Return where a run stands, in one line."""
+    """Return where a run stands, in one line that fits 80 columns."""
     done = progress.done_before + progress.ended
-    parts = [f"{done}/{progress.total} rollouts"]
+    parts = [f"{done}/{progress.total}"]
     if progress.failed:
         parts.append(f"{progress.failed.total()} failed")
     parts.append(f"{progress.running} running")
@@ -46,7 +46,7 @@ def progress_text(progress: Progress, elapsed_s: float) -> str:
     if rate is not None:
         parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
     if progress.mean_reward is not None:
-        parts.append(f"mean reward {progress.mean_reward:.3f}")
+        parts.append(f"reward {progress.mean_reward:.3f}")
     if eta is not None:
         parts.append(f"{shown_duration(eta)} left")
     return " · ".join(parts)

@@ -1,0 +1,117 @@
+"""What a run says of itself while it runs and when it has ended."""
+
+import asyncio
+import io
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.cli.eval_report import print_report, report_document
+from nemo_gym.cli.progress import ProgressDisplay, progress_text, shown_duration
+from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers
+from nemo_gym.rollouts.environment import EnvironmentMetrics
+from nemo_gym.rollouts.paths import RunFiles
+from nemo_gym.rollouts.progress import Progress
+from nemo_gym.rollouts.run import RunReport
+from nemo_gym.rollouts.summary import report_of
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.4, "0 s"), (59.4, "59 s"), (60, "1 m 00 s"), (125, "2 m 05 s"), (7260, "2 h 01 m")],
+)
+def test_durations_are_shown_as_people_read_them(seconds: float, shown: str) -> None:
+    assert shown_duration(seconds) == shown
+
+
+def test_progress_tells_rate_mean_and_time_left() -> None:
+    progress = Progress(total=100, done_before=20, reward_before=10, running=4)
+    progress.finished, progress.reward_total = 18, 9.0
+    progress.failed["timeout"] = 2
+
+    text = progress_text(progress, 10.0)
+
+    assert text == "40/100 · 2 failed · 4 running · 2.0/s · reward 0.500 · 30 s left"
+
+
+def test_what_is_not_known_yet_is_not_told() -> None:
+    assert progress_text(Progress(total=9, running=2), 3.0) == "0/9 · 2 running"
+
+
+def test_a_slow_run_is_told_by_the_minute() -> None:
+    progress = Progress(total=10, finished=1, reward_total=1)
+
+    assert "2.0/min" in progress_text(progress, 30.0)
+
+
+def test_a_run_that_fails_throughout_has_no_mean() -> None:
+    progress = Progress(total=2, failed=Counter(agent_error=1))
+
+    assert "reward" not in progress_text(progress, 1.0)
+
+
+async def test_a_short_run_shows_nothing() -> None:
+    out = io.StringIO()
+
+    async with ProgressDisplay(out=out).showing(Progress(total=1)):
+        await asyncio.sleep(0)
+
+    assert out.getvalue() == ""
+
+
+def test_a_closed_terminal_does_not_end_a_run() -> None:
+    out = io.StringIO()
+    display = ProgressDisplay(out=out)
+    out.close()
+
+    display.say("hello")
+
+
+def _report() -> RunReport:
+    aggregator = Aggregator()
+    for task in range(10):
+        tokens = {"tokens_in": 1000, "tokens_out": 5}
+        values = {"reward": float(task % 2)}
+        aggregator.add(RolloutNumbers("solver", task, values, tokens, 1500.0))
+    aggregator.add_failure("solver", "timeout")
+    aggregator.add_failure("crashed", "agent_error")
+    environment = EnvironmentMetrics(notes=("the environment's own metrics are missing: boom",))
+    agents = tuple(report_of(s, environment) for s in aggregator.summaries())
+    return RunReport(
+        status="interrupted",
+        planned=20,
+        finished=10,
+        failed={"timeout": 1, "agent_error": 1},
+        agents=agents,
+        files=RunFiles(Path("out/x.jsonl")),
+        wall_s=61.0,
+        warnings=("beware",),
+    )
+
+
+def test_the_report_names_everything_a_person_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_report(_report(), "the provider is slow")
+
+    out = capsys.readouterr().out
+    for text in (
+        "0.500 [0.19",
+        "10,000 / 50",
+        "1.5 s / 1.5 s",
+        "failed: 1 agent_error, 1 timeout",
+        "not run: 8 of 20; go on with --resume",
+        "wall time: 1 m 01 s",
+        "diagnosis: the provider is slow",
+        "out/x_failures.jsonl",
+        "note: solver: the environment's own metrics are missing: boom",
+    ):
+        assert text in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_the_document_of_a_run_has_the_same_numbers() -> None:
+    document = report_document(_report())
+
+    assert (document["status"], document["pending"]) == ("interrupted", 8)
+    assert document["failed_by_class"] == {"timeout": 1, "agent_error": 1}
+    assert document["warnings"] == ["beware"]
