@@ -97,7 +97,9 @@ def _summary(at: Json, part: Json) -> Iterator[Json]:
 
 
 def _deltas(message: Json) -> Iterator[Json]:
-    yield {"role": message.get("role") or "assistant", "content": ""}
+    # A text begins empty; no text at all is null, as with calls alone.
+    begun = "" if isinstance(message.get("content"), str) else None
+    yield {"role": message.get("role") or "assistant", "content": begun}
     for name, value in message.items():
         if name == "tool_calls":
             for index, call in enumerate(value or []):
