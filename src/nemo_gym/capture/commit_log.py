@@ -29,6 +29,7 @@ __all__ = ["CommitLog"]
 logger = logging.getLogger(__name__)
 
 _SPARES = 2
+_FIRST_IS_SMALLER = 16
 
 
 class CommitLog:
@@ -61,7 +62,8 @@ class CommitLog:
             raise OSError(f"{layout.owner(self._writer)} is held by another process")
         disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
         disk.sync(self._owner)
-        self._current = self._new_segment()
+        # Small, so that a server starts at once; the next one is made beside the work.
+        self._current = self._new_segment(self._segment_bytes // _FIRST_IS_SMALLER)
         for folder in (layout.hidden, layout.directory, layout.directory.parent):
             disk.sync_directory(folder)
 
@@ -143,20 +145,20 @@ class CommitLog:
         with self._mutex:
             segment = self._spare.pop() if self._spare else None
         if segment is None:
-            segment = self._new_segment()
+            segment = self._new_segment(self._segment_bytes)
         else:
             self._number += 1
             renew_segment(self._disk, segment, self._number)
         self._current = segment
         return segment
 
-    def _new_segment(self) -> Segment:
+    def _new_segment(self, capacity: int) -> Segment:
         with self._mutex:
             self._number += 1
             number = self._number
         with OPENING:
             path = self._layout.segment(self._writer, number)
-            return new_segment(self._disk, path, number, self._segment_bytes)
+            return new_segment(self._disk, path, number, capacity)
 
     def _do_later(self, job: Callable[[], None]) -> None:
         if self._syncer is None:
@@ -177,7 +179,7 @@ class CommitLog:
         sync_files(self._disk, self._layout.directory, segment.touched)
         with self._mutex:
             self._sealed.remove(segment)
-            keep = len(self._spare) < _SPARES
+            keep = len(self._spare) < _SPARES and segment.capacity == self._segment_bytes
             if keep:
                 self._spare.append(segment)
         if not keep:
@@ -188,7 +190,7 @@ class CommitLog:
         with self._mutex:
             needed = not self._spare
         if needed:
-            segment = self._new_segment()
+            segment = self._new_segment(self._segment_bytes)
             with self._mutex:
                 self._spare.append(segment)
         self._spare_wanted = False

@@ -28,6 +28,8 @@ __all__ = [
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 """What a segment holds before the next one is begun."""
+_BLOCK = 1024 * 1024
+_ROOM_LEFT = 8
 _MAGIC = b"NGCLOG01"
 _HEAD = struct.Struct("<8sI")
 # length of the payload, checksum of generation and payload, generation
@@ -61,13 +63,18 @@ class Segment:
 
 
 def new_segment(disk: Disk, path: Path, generation: int, capacity: int) -> Segment:
-    """Make and reserve a segment, durable by name; a full disk makes it smaller, not impossible."""
+    """Make a segment, durable by name.
+
+    It is filled with zeros and synced: a sync of bytes that lie where bytes have lain before costs
+    no journal commit, one of bytes in new space does, along with everybody else's. Where room is
+    scarce it is left to the rows.
+    """
     fd = disk.open_read_write(path)
     try:
-        try:
-            disk.preallocate(fd, capacity)
-        except OSError:
-            disk.truncate(fd, 0)
+        if disk.free_bytes(path.parent) > _ROOM_LEFT * capacity:
+            for offset in range(0, capacity, _BLOCK):
+                disk.write_at(fd, bytes(min(_BLOCK, capacity - offset)), offset)
+            disk.sync(fd)
         disk.sync_directory(path.parent)
     except BaseException:
         disk.close(fd)

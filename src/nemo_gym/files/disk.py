@@ -95,12 +95,10 @@ class Disk:
         """Cut an open file to `size` bytes."""
         os.ftruncate(fd, size)
 
-    def preallocate(self, fd: int, size: int) -> None:
-        """Reserve `size` bytes, so that writing them later cannot meet a full disk."""
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(fd, 0, size)
-        else:  # pragma: no cover - macOS
-            os.ftruncate(fd, size)
+    def free_bytes(self, path: Path) -> int:
+        """Return how much a user may still write to the file system of `path`."""
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
 
     def sync(self, fd: int) -> None:
         """Return once the data of an open file, and its size, would survive a power cut."""
