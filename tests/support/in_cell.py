@@ -20,14 +20,16 @@ COMPONENTS = Path(__file__).parents[1] / "fixtures" / "components"
 
 
 class InCell:
-    """Servers by name, and a client that reaches them."""
+    """The servers of `tree` by name, and a client that reaches them and knows `settings` too."""
 
-    def __init__(self, tree: Mapping[str, Any]) -> None:
+    def __init__(
+        self, tree: Mapping[str, Any], *, settings: Mapping[str, Any] | None = None
+    ) -> None:
         self.tree = tree
         self.servers: dict[str, BaseServer] = {}
         self.apps: dict[str, ASGIApp] = {}
         self.directory = Directory()
-        self.client = ServerClient(self.directory, tree)
+        self.client = ServerClient(self.directory, {**tree, **(settings or {})})
         for name in [name for name, entry in tree.items() if isinstance(entry, Mapping)]:
             instance = instance_of(name, tree)
             server, app = build_server(instance, RunConfig(tree, (), {}), self.client)
