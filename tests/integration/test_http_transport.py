@@ -17,6 +17,7 @@ GET = Call("GET", "/")
 
 @asynccontextmanager
 async def client_of(server: WireServer, **limits: float) -> AsyncGenerator[HttpTransport]:
+    limits.setdefault("idle_s", 5.0)
     transport = HttpTransport(server.origin, limits=Limits(**limits))  # type: ignore[arg-type]
     yield transport
     await transport.aclose()
@@ -146,7 +147,24 @@ async def test_a_kept_connection_that_closed_meanwhile_is_replaced_unseen() -> N
 
     async with serve_wire(handler) as server, client_of(server) as transport:
         assert await (await transport.send(GET)).read() == b"1"
-        assert await (await transport.send(GET)).read() == b"2"
+        call = Call("POST", "/")
+        assert await (await transport.send(call)).read() == b"2"
+        assert call.replaced == 1
+
+
+async def test_a_kept_connection_that_was_at_work_on_the_call_is_not_replaced() -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(head_and_body())
+        await connection.request()
+        await asyncio.sleep(1.1)
+
+    async with serve_wire(handler) as server, client_of(server) as transport:
+        await (await transport.send(GET)).read()
+        with pytest.raises(ConnectionLost):
+            await transport.send(Call("POST", "/run"))
+
+        assert len(server.connections) == 1
 
 
 async def test_a_fresh_connection_that_closes_is_not_tried_again() -> None:

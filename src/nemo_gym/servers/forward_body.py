@@ -51,7 +51,7 @@ class Members:
         parts = []
         for key, value in members.items():
             parts.append(b",%b:" % _KEY.encode(key))
-            parts.append(value)  # type: ignore[arg-type]  # a Raw is a buffer
+            parts.append(value)
         return b"{" + b"".join(parts)[1:] + b"}"
 
     def _put_into_lax(self, body: bytes) -> bytes:

@@ -113,6 +113,9 @@ class ProviderCaller:
             if reply is not None:
                 await reply.aclose()
             raise
+        finally:
+            if facts is not None and call.replaced:
+                facts.notes["connections_replaced"] = call.replaced
         return Answered(reply, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
@@ -121,7 +124,7 @@ async def _begin(reply: Reply, pieces: list[bytes]) -> None:
     if reply.ended:
         return
     pieces.append(await reply.chunk())
-    if reply.ended or not (reply.status >= 400 or _is_json(reply)):
+    if not _awaited_whole(reply):
         return
     size = len(pieces[0])
     try:
@@ -133,7 +136,10 @@ async def _begin(reply: Reply, pieces: list[bytes]) -> None:
         return
 
 
-def _is_json(reply: Reply) -> bool:
+def _awaited_whole(reply: Reply) -> bool:
+    """Say whether more of the body is to be read before any of it is passed on."""
+    if reply.ended or reply.status >= 400:
+        return not reply.ended
     return (header(reply.headers, b"content-type") or b"").startswith(b"application/json")
 
 

@@ -24,6 +24,8 @@ class Call:
     body: bytes = b""
     idle_timeout_s: float | None = None
     """Longest silence before and within the reply, in seconds. None takes the transport's own."""
+    replaced: int = 0
+    """Kept connections that closed on this call before they said anything; the transport counts."""
 
 
 class Reply(Protocol):

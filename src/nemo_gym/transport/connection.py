@@ -115,6 +115,7 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_begun_at",
         "_buffered",
         "_complete",
         "_head",
@@ -150,7 +151,7 @@ class Connection(asyncio.Protocol):
         self._headers: RawHeaders = []
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s: float | None = None
-        self._heard_at = self.idle_since = 0.0
+        self._heard_at = self._begun_at = self.idle_since = 0.0
         self._head_bytes = self._buffered = self._unsent = 0
         self._complete = self._interim = self._no_body = self._paused = self._reusable = False
         self.closed = self.heard = False
@@ -170,7 +171,7 @@ class Connection(asyncio.Protocol):
         self._head_bytes = self._buffered = self._unsent = 0
         self._complete = self._reusable = self.heard = False
         self._no_body, self._idle_s = no_body, idle_s
-        self._heard_at = self._loop.time()
+        self._heard_at = self._begun_at = self._loop.time()
         if len(body) > _JOIN_LIMIT:
             transport.writelines((head, body))
         else:
@@ -184,6 +185,10 @@ class Connection(asyncio.Protocol):
             self._fail(
                 ConnectionLost(f"{self._name}: the call was given up", response_started=True)
             )
+
+    def age_of_call(self) -> float:
+        """Return how long ago the last call was sent, in seconds."""
+        return self._loop.time() - self._begun_at
 
     def close(self) -> None:
         """Close an idle connection."""

@@ -19,6 +19,9 @@ from nemo_gym.transport.proxies import Proxies
 
 __all__ = ["HttpTransport", "Limits", "Proxies"]
 
+# A server that took longer than this to close was at work on the call.
+_ON_ITS_WAY_S = 1.0
+
 
 class HttpTransport:
     """A way to one server over HTTP.
@@ -50,8 +53,8 @@ class HttpTransport:
     async def send(self, call: Call) -> HttpReply:
         """Send `call`; return its reply once the head has come.
 
-        A kept connection that the other side closes before it says anything is replaced once,
-        unseen by the caller: it closed while the call was on its way.
+        A kept connection that the other side closes at once, before it says anything, is replaced
+        once, and counted in `call.replaced`: it closed while the call was on its way.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or self._open_pool()
         head = request_head(
@@ -62,8 +65,9 @@ class HttpTransport:
             try:
                 return await self._exchange(connection, head, call)
             except ConnectionLost:
-                if connection.heard:
+                if connection.heard or connection.age_of_call() > _ON_ITS_WAY_S:
                     raise
+            call.replaced += 1
             connection, _ = await pool.take(fresh=True)
         return await self._exchange(connection, head, call)
 
