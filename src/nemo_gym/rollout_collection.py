@@ -4,7 +4,7 @@
 runs every rollout on its agent through a `nemo_gym.server_utils.ServerClient`.
 """
 
-from nemo_gym.rollouts.collect import Collector, CollectOptions, Hooks, StopSignal
+from nemo_gym.rollouts.collect import CollectOptions, Collector, Hooks, StopSignal
 from nemo_gym.rollouts.merge import MergedRuns, merge_outputs
 from nemo_gym.rollouts.outcome import FAILURE_CLASSES
 from nemo_gym.rollouts.paths import RunFiles

@@ -75,7 +75,7 @@ async def test_what_cannot_be_read_is_left_out_and_said(tmp_path: Path) -> None:
     document = _aggregate(tmp_path, "a.jsonl")
 
     assert document["agents"][0]["counts"]["finished"] == 2
-    assert "1 lines are no rollouts" in document["warnings"][0]
+    assert "lines left out that are no rollouts: 1" in document["warnings"][0]
 
 
 async def test_the_same_numbers_come_out_as_at_the_end_of_the_run(tmp_path: Path) -> None:

@@ -57,6 +57,18 @@ def test_an_agent_that_dies_costs_what_it_was_running_and_comes_back(tmp_path: P
     assert "scripted" in ended.err
 
 
+def test_an_agent_that_dies_again_and_again_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    task_file(tmp_path, ({"die": True} for _ in range(30)))
+
+    ended = eval_run(tmp_path, "--one-process-each", "--concurrency", "1")
+
+    assert ended.code == 1
+    assert "error: scripted" in ended.err
+    assert "Traceback" not in ended.err
+    failures = lines_of(files_of(tmp_path / "x.jsonl").failures)
+    assert 4 <= len(failures) < 30
+
+
 def test_a_rollout_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
     task_file(tmp_path, [{}, {"seconds": 30}])
 
@@ -111,6 +123,11 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]] | str, tuple[str, ...], tuple[str
     "a number that is none": ([{}], ("--limit", "x"), ("--limit",)),
     "an input that is not there": ([{}], ("--input", "row.jsonl"), ("did you mean 'rows.jsonl'",)),
     "an output that cannot be": ([{}], ("--output", "rows.jsonl/x.jsonl"), ("cannot be written",)),
+    "an output that is the input": (
+        [{}],
+        ("--output", "rows.jsonl", "--overwrite"),
+        ("is a file",),
+    ),
     "an override that nothing reads": ([{}], ("++observabilty_enabled=true",), ("did you mean",)),
 }
 

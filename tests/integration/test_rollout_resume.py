@@ -57,9 +57,10 @@ async def test_failures_are_tried_again_under_the_next_attempt_then_left_alone(
 ) -> None:
     for session in range(5):
         agent = FakeAgent(_fails)
-        await collect(output, rows_of(1), agent, mode="resume")
+        report = await collect(output, rows_of(1), agent, mode="resume")
         sent = [row.get("_ng_attempt_index", 0) for row in agent.rows]
         assert sent == ([session] if session < 3 else [])
+        assert ("left alone" in str(report.warnings)) == (session >= 2)
 
     (failure,) = lines_of(files_of(output).failures)
     assert failure["_ng_attempt_index"] == 2
@@ -91,10 +92,11 @@ async def test_a_torn_last_line_costs_its_rollout_and_nothing_else(output: Path)
     put(output, text_of(output)[:-9])
     agent = FakeAgent()
 
-    await collect(output, rows_of(3), agent, mode="resume")
+    report = await collect(output, rows_of(3), agent, mode="resume")
 
     assert len(agent.rows) == 1
     assert sorted(pairs_of(output)) == [(0, 0), (1, 0), (2, 0)]
+    assert report.warnings == ("lines dropped that a crash had damaged: 1",)
 
 
 async def test_resuming_what_never_began_begins_it(output: Path) -> None:

@@ -55,10 +55,16 @@ def run_files() -> Iterator[RunFiles]:
         yield RunFiles(Path(folder) / "x.jsonl")
 
 
+def indexed(files: RunFiles) -> RunIndex:
+    index = RunIndex(MOST)
+    index_run(files, index, Aggregator(), frozenset())
+    return index
+
+
 def session(files: RunFiles, order: list[tuple[int, int]], ends: dict[tuple[int, int], str]) -> int:
     """Run what is pending, in any order, and settle it; return how many were dispatched."""
-    index = index_run(files, Aggregator(), frozenset())
-    attempts = {a.planned.pair: a for a in index.pending(planned(), MOST)}
+    index = indexed(files)
+    attempts = {a.planned.pair: a for a in index.pending(planned())}
     with JsonlAppender(files.output) as output, JsonlAppender(files.failures) as failures:
         for pair in order:
             end = ends.get(pair, REWARD)
@@ -124,8 +130,7 @@ def test_a_pair_is_tried_until_it_failed_as_often_as_allowed_and_never_under_an_
         done: set[tuple[int, int]] = set()
         used: set[tuple[tuple[int, int], int]] = set()
         for one in ends:
-            index = index_run(files, Aggregator(), frozenset())
-            attempts = list(index.pending(planned(), MOST))
+            attempts = list(indexed(files).pending(planned()))
 
             assert {a.planned.pair for a in attempts} == {
                 pair for pair in PAIRS if pair not in done and failed[pair] < MOST
@@ -144,13 +149,13 @@ def test_a_pair_is_tried_until_it_failed_as_often_as_allowed_and_never_under_an_
 
 @given(st.sets(st.integers(0, 8)), st.integers(0, 3))
 def test_an_attempt_never_takes_an_id_that_has_a_capture(used: set[int], failures: int) -> None:
-    index = RunIndex()
+    index = RunIndex(10)
     for attempt in range(failures):
         row = {"_ng_attempt_index": attempt, "_ng_failure_class": "timeout"}
         index.add_failure((0, 0), split_members(json.dumps(row).encode()))
     taken = {RolloutId("0-0" if n == 0 else f"0-0-a{n}") for n in used}
 
-    attempts = index.pending(planned(), 10, taken.__contains__)
+    attempts = index.pending(planned(), taken.__contains__)
     (first, *_) = attempts
 
     free = next(n for n in range(failures, 20) if n not in used)

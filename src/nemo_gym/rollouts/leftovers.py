@@ -36,12 +36,13 @@ _LONGEST_LINE = 1 << 30
 _BLOCK = 1 << 20
 
 
-def index_run(files: RunFiles, aggregator: Aggregator, row_keys: frozenset[str]) -> RunIndex:
-    """Return what earlier sessions did; finished rollouts are added to `aggregator`.
+def index_run(
+    files: RunFiles, index: RunIndex, aggregator: Aggregator, row_keys: frozenset[str]
+) -> None:
+    """Note in `index` what earlier sessions did, and add finished rollouts to `aggregator`.
 
     The output and the failures are mended in place where a crash damaged them.
     """
-    index = RunIndex()
 
     def keep_output(members: Members) -> bool:
         pair = pair_of(members)
@@ -56,10 +57,9 @@ def index_run(files: RunFiles, aggregator: Aggregator, row_keys: frozenset[str])
             index.add_failure(pair, members)
         return pair is not None
 
-    _mend(files.output, keep_output)
+    index.dropped_lines += _mend(files.output, keep_output)
     for path in (files.retried, files.failures):
-        _mend(path, keep_failure)
-    return index
+        index.dropped_lines += _mend(path, keep_failure)
 
 
 def settle_failures(files: RunFiles, index: RunIndex, aggregator: Aggregator) -> Counter[str]:
@@ -112,12 +112,13 @@ _Range: TypeAlias = tuple[int, int]
 """Offset and length of a line."""
 
 
-def _mend(path: Path, keep: Callable[[Members], bool]) -> None:
-    """Drop the lines of a file that are damaged or not kept."""
+def _mend(path: Path, keep: Callable[[Members], bool]) -> int:
+    """Drop the lines of a file that are damaged or not kept; return how many."""
     dropped = _dropped_by(path, keep)
     if dropped:
         logger.warning("%s: dropped %d lines that a crash left", path, len(dropped))
         _cut_out(path, dropped)
+    return len(dropped)
 
 
 def _dropped_by(path: Path, keep: Callable[[Members], bool]) -> list[_Range]:

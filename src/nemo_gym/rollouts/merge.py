@@ -84,7 +84,7 @@ def _add(files: RunFiles, aggregator: Aggregator, tasks: _Tasks) -> list[str]:
                 aggregator.add_failure(agent_of(members), failure_class)
     warnings = []
     if damaged:
-        warnings.append(f"{files.output}: {damaged} lines are no rollouts and were left out")
+        warnings.append(f"{files.output}: lines left out that are no rollouts: {damaged}")
     if manifest is not None and manifest.status != "completed":
         warnings.append(f"{files.output}: the run is {manifest.status}, not completed")
     return warnings

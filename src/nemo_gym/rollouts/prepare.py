@@ -15,7 +15,7 @@ from typing import Literal
 
 import orjson
 
-from nemo_gym.errors import OutputExists, ResumeRefused
+from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.rollouts.aggregate import Aggregator
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
@@ -70,10 +70,10 @@ class PreparedRun:
     planned: Materialized
     planning_ms: float
     """How long it took to plan and materialise, in ms."""
+    index: RunIndex
+    """What earlier sessions left, once the run has begun."""
     aggregator: Aggregator = field(default_factory=Aggregator)
     """Finished rollouts, those of earlier sessions once the run has begun."""
-    index: RunIndex = field(default_factory=RunIndex)
-    """What earlier sessions left, once the run has begun."""
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     @property
@@ -94,7 +94,7 @@ class PreparedRun:
             self.manifest.counts = {"planned": self.planned.rollouts}
             write_manifest(self.files.manifest, self.manifest)
             REAL_DISK.rename(self.planned.scratch, self.files.materialized)
-            self.index = index_run(self.files, self.aggregator, self.row_keys)
+            index_run(self.files, self.index, self.aggregator, self.row_keys)
         metrics = driver_metrics()
         if metrics is not None:
             swallowing(metrics.materialize.record, self.planning_ms)
@@ -118,6 +118,7 @@ def prepare_run(
     """
     check_readable(request.inputs)
     files = RunFiles(request.output)
+    _refuse_own_files(request, files)
     started = time.perf_counter()
     with contextlib.ExitStack() as held:
         holder = Holder.here(files.output.absolute(), utc_text(time.time()))
@@ -137,9 +138,21 @@ def prepare_run(
             lease = hold_capture_ids(capture_dir, ids, holder)
             held.callback(lambda: lease.close() if lease else None)
         planning_ms = (time.perf_counter() - started) * 1000
-        run = PreparedRun(request, files, manifest, capture_dir, planned, planning_ms)
+        index = RunIndex(request.max_rollout_attempts)
+        run = PreparedRun(request, files, manifest, capture_dir, planned, planning_ms, index)
         run._held = held.pop_all()  # noqa: SLF001 - made here
         return run
+
+
+def _refuse_own_files(request: RunRequest, files: RunFiles) -> None:
+    own = {path.resolve() for path in files.all()}
+    for path in request.inputs:
+        if path.resolve() in own:
+            raise OutputUnusable(
+                f"the input {path.name} is a file that the run itself would write",
+                where=str(path),
+                mend="give another --output",
+            )
 
 
 def _earlier_run(files: RunFiles, request: RunRequest) -> Manifest | None:

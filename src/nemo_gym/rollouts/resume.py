@@ -52,12 +52,18 @@ def _attempt_of(members: Members) -> int:
 class RunIndex:
     """What is known of each pair of a run: three bytes a rollout."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_attempts: int = 3) -> None:
+        self.max_attempts = max_attempts
+        """How often a pair may fail before it is left alone."""
         self._finished = PairTable()
         self._failures = PairTable()
         self._next_attempt = PairTable()
         self.finished = 0
         """Pairs with a row in the output."""
+        self.exhausted = 0
+        """Pairs that failed as often as allowed."""
+        self.dropped_lines = 0
+        """Lines of earlier sessions that a crash had damaged."""
 
     def add_finished(self, pair: tuple[int, int]) -> bool:
         """Note a row of the output; say whether it is the first of its pair."""
@@ -78,6 +84,7 @@ class RunIndex:
         self._next_attempt[pair] = attempt + 1
         if text_of(members.get(FAILURE_CLASS_KEY)) != "cancelled":
             self._failures[pair] += 1
+            self.exhausted += self._failures[pair] == self.max_attempts
 
     def is_settled_by(self, pair: tuple[int, int], members: Members) -> bool:
         """Say whether a row of the failures is how its pair ended so far."""
@@ -88,25 +95,20 @@ class RunIndex:
         """Say whether the pair has a row in the output."""
         return self._finished[pair] != 0
 
-    def failed_attempts(self, pair: tuple[int, int]) -> int:
-        """Return how often the pair failed."""
-        return self._failures[pair]
-
     def pending(
         self,
         planned: Iterable[PlannedRollout],
-        max_attempts: int,
         is_used: Callable[[RolloutId], bool] = lambda _: False,
     ) -> Iterator[Attempt]:
         """Yield what is still to be dispatched, with its attempt number.
 
-        Left out are finished pairs and those that failed `max_attempts` times. `is_used` says
+        Left out are finished pairs and those that failed as often as allowed. `is_used` says
         whether an id has a capture already: a server may still write to it, so that a pair which
         was under way when the driver was killed takes the next free number.
         """
         for rollout in planned:
             pair = rollout.pair
-            if self.is_finished(pair) or self.failed_attempts(pair) >= max_attempts:
+            if self.is_finished(pair) or self._failures[pair] >= self.max_attempts:
                 continue
             attempt = self._next_attempt[pair]
             while attempt < _MOST_ATTEMPTS and is_used(rollout.rollout_id(attempt)):

@@ -62,7 +62,7 @@ class RunReport:
 def progress_of(run: PreparedRun) -> Progress:
     """Return the counts of the session of `run` that has begun."""
     return Progress(
-        total=run.manifest.inputs.rollouts,
+        total=run.manifest.inputs.rollouts - run.index.exhausted,
         done_before=run.index.finished,
         reward_before=run.aggregator.reward_total,
     )
@@ -104,7 +104,7 @@ async def _collect(
 ) -> None:
     hooks, is_used = _hooks(run, progress)
     planned = read_planned(run.files.materialized)
-    attempts = run.index.pending(planned, run.request.max_rollout_attempts, is_used)
+    attempts = run.index.pending(planned, is_used)
     with contextlib.closing(planned), _sink(run.files) as sink:
         collector = Collector(client, sink, progress, options=options, hooks=hooks, stop=stop)
         await collector.run(attempts)
@@ -193,17 +193,31 @@ async def _environment(
 
 
 def _warnings(run: PreparedRun, progress: Progress) -> tuple[str, ...]:
+    return (*_session_warnings(run), *_capture_warnings(run, progress))
+
+
+def _session_warnings(run: PreparedRun) -> Iterator[str]:
+    dropped, exhausted = run.index.dropped_lines, run.index.exhausted
+    if dropped:
+        yield f"lines dropped that a crash had damaged: {dropped}"
+    if exhausted:
+        yield (
+            f"rollouts left alone after {run.index.max_attempts} failures: {exhausted}; "
+            "allow more with --max-rollout-attempts"
+        )
+
+
+def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
     if run.capture_dir is None or not progress.ended:
-        return ()
+        return
     if progress.captured_calls == 0:
         servers_dir = run.manifest.config.get("model_call_capture_dir")
-        return (
+        yield (
             "CAPTURE IS ON, BUT NOT ONE MODEL CALL WAS CAPTURED. "
             f"Rollouts were looked up in {run.capture_dir}; "
             f"the model servers were told to write to {servers_dir}. "
             "Do agents call a model server of this run, under the /ng-rollout/<id>/ prefix, and is "
-            "that the same directory on every machine?",
+            "that the same directory on every machine?"
         )
-    if progress.without_calls:
-        return (f"{progress.without_calls} rollouts ended without one captured model call",)
-    return ()
+    elif progress.without_calls:
+        yield f"rollouts without one captured model call: {progress.without_calls}"
