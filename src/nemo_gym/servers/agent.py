@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 
 from nemo_gym.errors import ConnectFailed
 from nemo_gym.ids import ROLLOUT_PATH_PREFIX, RolloutId, join_prefix, parse_rollout_id
+from nemo_gym.observability.model_calls import observability_enabled_from_config
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.servers.addresses import origin_here
 from nemo_gym.servers.answers import redactor_of
@@ -117,7 +118,7 @@ class SimpleResponsesAPIAgent(SimpleServer):
 
     def _captured(self, rollout_id: RolloutId | None) -> RolloutId | None:
         """Return the id where capture is on: without it nothing needs a prefix."""
-        on = self.server_client.global_config_dict.get("observability_enabled") is True
+        on = observability_enabled_from_config(self.server_client.global_config_dict)
         return rollout_id if on else None
 
     def _layers(self, app: ASGIApp) -> ASGIApp:

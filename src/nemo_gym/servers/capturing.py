@@ -1,7 +1,7 @@
 """The capture stores of a process: one per directory, shared by the model servers that write."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.errors import ConfigMistake
+from nemo_gym.observability.model_calls import model_call_capture_dirs_from_config
 
 __all__ = ["close_with", "open_capture_store"]
 
@@ -21,18 +21,11 @@ def open_capture_store(settings: object) -> CaptureStore | None:
 
     Raises `ConfigMistake` when capture is on without an absolute directory that can be written.
     """
-    if not isinstance(settings, Mapping) or settings.get("observability_enabled") is not True:
-        return None
-    given = settings.get("model_call_capture_dir")
-    if not isinstance(given, str) or not Path(given).is_absolute():
-        raise ConfigMistake(
-            f"capture is on, but model_call_capture_dir is {given!r}",
-            where="model_call_capture_dir",
-            mend="set it to an absolute path that servers and rollout collection share",
-        )
-    store = _STORES.setdefault(Path(given), CaptureStore(given))
-    store.open_for_writing()
-    return store
+    for directory in model_call_capture_dirs_from_config(settings):
+        store = _STORES.setdefault(directory, CaptureStore(directory))
+        store.open_for_writing()
+        return store
+    return None
 
 
 def close_with(app: FastAPI, store: CaptureStore) -> None:
