@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.cli.eval_report import print_report, report_document
+from nemo_gym.cli.eval_report import print_agents, print_report, report_document
 from nemo_gym.cli.progress import ProgressDisplay, progress_text, shown_duration
 from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers
 from nemo_gym.rollouts.environment import EnvironmentMetrics
@@ -66,6 +66,21 @@ def test_a_closed_terminal_does_not_end_a_run() -> None:
     out.close()
 
     display.say("hello")
+
+
+def test_of_many_k_the_table_shows_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
+    aggregator = Aggregator()
+    for task in range(2):
+        for _ in range(4):
+            aggregator.add(RolloutNumbers("solver", task, {"reward": float(task)}))
+    (summary,) = aggregator.summaries()
+    keys = {f"pass@{k}/reward": 0.5 for k in (1, 2, 4)} | {"share_of_a": 0.25}
+
+    print_agents([report_of(summary, EnvironmentMetrics(key_metrics=keys))])
+
+    out = capsys.readouterr().out
+    assert ("pass@4/reward" in out, "pass@2/reward" in out) == (True, False)
+    assert "share_of_a" in out
 
 
 def _report() -> RunReport:

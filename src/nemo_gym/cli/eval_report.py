@@ -1,6 +1,7 @@
 """How a run of rollouts is told at its end: tables for people, one document for machines."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -14,6 +15,7 @@ __all__ = ["print_agents", "print_report", "report_document"]
 _COLUMNS = ("agent", "rollouts", "failed", "mean reward [95 %]", "tokens in / out", "p50 / p95")
 _RIGHT = ("rollouts", "failed", "mean reward [95 %]", "value", "tokens in / out", "p50 / p95")
 _MEAN = "mean/reward"
+_PASS = re.compile(r"(?P<kind>pass[@^])(?P<k>\d+)/(?P<field>.+)")
 
 
 def print_report(report: RunReport, diagnosis: str | None = None) -> None:
@@ -69,10 +71,25 @@ def _pair(one: str | None, other: str | None) -> str | None:
 
 
 def _metric_rows(report: AgentReport) -> Iterator[list[object]]:
-    for key, value in report.key_metrics.items():
+    for key in _shown_keys(report.key_metrics):
         if key != _MEAN and not key.endswith(("/ci95_low", "/ci95_high")):
             interval = _interval({**report.agent_metrics, **report.key_metrics}, key)
-            yield [report.summary.agent, key, _number(value), interval]
+            yield [report.summary.agent, key, _number(report.key_metrics[key]), interval]
+
+
+def _shown_keys(metrics: Iterable[str]) -> list[str]:
+    """Return the keys worth a line: of `pass@1/x`, `pass@2/x`, … the one with the largest k."""
+    largest: dict[tuple[str, str], int] = {}
+    for key in metrics:
+        if found := _PASS.fullmatch(key):
+            name = (found["kind"], found["field"])
+            largest[name] = max(largest.get(name, 0), int(found["k"]))
+    shown = []
+    for key in metrics:
+        found = _PASS.fullmatch(key)
+        if found is None or largest[found["kind"], found["field"]] == int(found["k"]):
+            shown.append(key)
+    return shown
 
 
 def _interval(metrics: Mapping[str, object], key: str) -> str | None:
