@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import orjson
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive
 
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.records.refs import ServerKind
@@ -117,7 +117,22 @@ def _is_object(text: str) -> bool:
 
 
 # Only a body that may ask for a stream is decoded a second time.
+_STREAM_KEYS = frozenset({"stream", "stream_options"})
 _MAY_STREAM = re.compile(rb'"stream"\s*:\s*true')
+
+
+def _decoded(body: bytes) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None  # the validated route says what is wrong with it
+
+
+def _replay(body: bytes) -> Receive:
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
 
 
 class _StreamedRoute(JsonRoute):
@@ -132,10 +147,12 @@ class _StreamedRoute(JsonRoute):
             body = await request.body()
             if _MAY_STREAM.search(body) is None:
                 return await handle(request)
-            asked = orjson.loads(body)
+            asked = _decoded(body)
             if not isinstance(asked, dict) or asked.get("stream") is not True:
                 return await handle(request)
-            complete = await handle(request)
+            # The method makes whole answers: it must not pass the wish for a stream on.
+            rest = {key: asked[key] for key in asked if key not in _STREAM_KEYS}
+            complete = await handle(OrjsonRequest(request.scope, _replay(orjson.dumps(rest))))
             if complete.status_code != 200:
                 return complete
             events = self.events(asked, orjson.loads(bytes(complete.body)))
