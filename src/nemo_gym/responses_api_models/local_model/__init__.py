@@ -1,0 +1,1 @@
+"""A small language model that runs here: llama.cpp behind the model routes, no network."""
