@@ -21,10 +21,12 @@ from nemo_gym.telemetry.export_loop import ExportLoop
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, render
 from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
+from nemo_gym.telemetry.plain_meter import AttributedHistogram, PlainMeter
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.recorded_instruments import register
 from nemo_gym.telemetry.scrape_server import ScrapeServer
-from nemo_gym.telemetry.sdk import CollectingReader, OtelBridge, readable_span
+from nemo_gym.telemetry.sdk import CollectingReader, OtelBridge, readable_span, wants_delta
+from nemo_gym.telemetry.series import HistogramSeries
 from nemo_gym.telemetry.settings import TelemetryOptions
 from nemo_gym.telemetry.tracing import Tracer, set_tracer
 from nemo_gym.telemetry.user_spans import user_spans
@@ -49,7 +51,7 @@ class Running:
         self._quiet = quiet_exporters() if options.uses_otlp or options.traces.enabled else None
         self._provider: MeterProvider | None = None
         self._scraped: CollectingReader | None = None
-        self._scraping = threading.Lock()
+        self._meter: PlainMeter | None = None
         if options.metrics.enabled:
             self._start_metrics(options)
         if options.traces.enabled:
@@ -59,8 +61,7 @@ class Running:
         """Return the metrics as Prometheus text; empty while metrics are off."""
         if self._scraped is None:
             return ""
-        with self._scraping:
-            return render(self._scraped.take(), self._resource.attributes)
+        return render(self._scraped.take(), self._resource.attributes)
 
     def flush(self) -> None:
         """Send what is recorded, waiting a bounded time."""
@@ -89,40 +90,41 @@ class Running:
             self._quiet.restore()
 
     def _start_metrics(self, options: TelemetryOptions) -> None:
-        readers = []
-        # A reader of its own for scrapes: a scrape must not take away what a collector gets.
-        self._scraped = CollectingReader(self._resource, self._recorded.histograms)
-        readers.append(self._scraped)
-        pushed = exporter = target = None
-        if options.uses_otlp:
-            target = OtlpTarget.of(options.otlp, "metrics")
-            exporter = metric_exporter(target)
-            temporality = getattr(exporter, "_preferred_temporality", None)
-            pushed = CollectingReader(self._resource, self._recorded.histograms, temporality)
-            readers.append(pushed)
+        target = OtlpTarget.of(options.otlp, "metrics") if options.uses_otlp else None
+        exporter = None if target is None else metric_exporter(target)
+        temporality = getattr(exporter, "_preferred_temporality", None)
+        readers = [CollectingReader(self._resource, self._histograms)]
+        if wants_delta(temporality):
+            # What a collector is told once must not be taken away by a scrape.
+            readers.append(CollectingReader(self._resource, self._histograms, temporality))
+        self._scraped = readers[0]
         self._provider = MeterProvider(
             readers,
             resource=self._resource,
             exemplar_filter=AlwaysOffExemplarFilter(),
             shutdown_on_exit=False,
         )
-        meter = self._provider.get_meter("nemo_gym", __version__)
-        register(meter, self._recorded)
-        if pushed is not None and exporter is not None and target is not None:
-            self._push(pushed, exporter, target.shown, _interval_s(options))
+        self._meter = PlainMeter(self._provider.get_meter("nemo_gym", __version__))
+        register(self._meter, self._recorded)
+        if exporter is not None and target is not None:
+            self._push(readers[-1], exporter, target.shown, _interval_s(options))
         if options.serves_prometheus:
             route = (CONTENT_TYPE, lambda: self.exposition().encode())
             self._scrape = ScrapeServer({"/metrics": route})
             self.scrape_url = f"{self._scrape.url}/metrics"
         set_exporting(
             Exporting(
-                meter,
+                self._meter,
                 options.metrics.sample_interval_s,
                 options.event_loop_task_count,
                 self.flush,
                 self._recorded,
             )
         )
+
+    def _histograms(self) -> list[HistogramSeries | AttributedHistogram]:
+        made = [] if self._meter is None else self._meter.histograms
+        return [*made, *self._recorded.histograms()]
 
     def _push(self, reader: CollectingReader, exporter: Any, shown: str, interval_s: float) -> None:
         def export() -> bool:

@@ -17,11 +17,11 @@ import gc
 import logging
 import os
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from time import monotonic, perf_counter
 from typing import Any
 
 from nemo_gym.telemetry.counts import DriverCounts, RequestCounts
@@ -148,7 +148,7 @@ class _GcRecorder:
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         generation = info["generation"]
         if phase == "start":
-            self._started[generation] = time.perf_counter()
+            self._started[generation] = perf_counter()
             return
         started = self._started.pop(generation, None)
         self.collections[generation] += 1
@@ -156,7 +156,7 @@ class _GcRecorder:
         self.uncollectable[generation] += info["uncollectable"]
         if started is None:
             return
-        pause_ms = (time.perf_counter() - started) * 1000
+        pause_ms = (perf_counter() - started) * 1000
         self.paused_ms += pause_ms
         if len(self._pauses) < _MAX_BUFFERED_GC_PAUSES:
             self._pauses.append((generation, pause_ms))
@@ -208,7 +208,7 @@ class _ProcessObserver:
         self.requests = RequestCounts()
         self.driver = DriverCounts()
         self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
-        self.began_at = time.monotonic()
+        self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
         self.gc_pause = instruments.gc_pause
@@ -238,10 +238,10 @@ class MeteredAdmission:
         self._observer = observer
 
     async def __aenter__(self) -> None:
-        started = time.perf_counter()
+        started = perf_counter()
         await self._semaphore.__aenter__()
         self._observer.driver.active += 1
-        waited_ms = (time.perf_counter() - started) * 1000
+        waited_ms = (perf_counter() - started) * 1000
         swallowing(self._observer.admission.record, waited_ms)
 
     async def __aexit__(self, *exc_info: Any) -> Any:
@@ -333,9 +333,9 @@ async def _sample(
     """Once an interval, record how late this coroutine woke up, and what waits to be recorded."""
     attributes = {EVENT_LOOP_ATTRIBUTE: loop_name}
     while True:
-        due = time.perf_counter() + interval_seconds
+        due = perf_counter() + interval_seconds
         await asyncio.sleep(interval_seconds)
-        lag_ms = max(0.0, (time.perf_counter() - due) * 1000)
+        lag_ms = max(0.0, (perf_counter() - due) * 1000)
         state.recent_lags.append(lag_ms)
         swallowing(state.lag.record, lag_ms, attributes)
         swallowing(state.record_gc_pauses)

@@ -4,6 +4,7 @@ Here are also the reader that the exporter's thread collects with, and the bridg
 that users' own libraries make nest with ours.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from time import time_ns
 from typing import Any
@@ -34,11 +35,12 @@ from opentelemetry.trace import (
     TraceState,
 )
 
+from nemo_gym.telemetry.plain_meter import AttributedHistogram
 from nemo_gym.telemetry.series import HistogramReading, HistogramSeries
 from nemo_gym.telemetry.trace_context import TraceContext
 from nemo_gym.telemetry.tracing import EndedSpan
 
-__all__ = ["CollectingReader", "OtelBridge", "readable_span"]
+__all__ = ["CollectingReader", "OtelBridge", "readable_span", "wants_delta"]
 
 _SCOPE = InstrumentationScope("nemo_gym.recorded")
 _KINDS = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
@@ -50,22 +52,24 @@ class CollectingReader(MetricReader):
     def __init__(
         self,
         resource: Resource,
-        histograms: Callable[[], Sequence[HistogramSeries]],
+        histograms: Callable[[], Sequence[HistogramSeries | AttributedHistogram]],
         preferred_temporality: Any = None,
     ) -> None:
         super().__init__(preferred_temporality=preferred_temporality)
         self._resource = resource
         self._histograms = histograms
-        self._delta = (
-            preferred_temporality is not None
-            and preferred_temporality.get(HistogramInstrument) is AggregationTemporality.DELTA
-        )
+        self._taking = threading.Lock()
+        self._delta = wants_delta(preferred_temporality)
         self._started_ns = time_ns()
-        self._earlier: dict[tuple[str, frozenset[tuple[str, str]]], HistogramReading] = {}
+        self._earlier: dict[tuple[str, frozenset[tuple[str, Any]]], HistogramReading] = {}
         self._collected: list[MetricsData] = []
 
     def take(self) -> MetricsData:
-        """Return everything as of now; one thread at a time."""
+        """Return everything as of now."""
+        with self._taking:
+            return self._take()
+
+    def _take(self) -> MetricsData:
         self._collected.clear()
         self.collect()
         now = time_ns()
@@ -83,7 +87,7 @@ class CollectingReader(MetricReader):
             self._started_ns = now
         return MetricsData([ResourceMetrics(self._resource, scopes, "")] if scopes else [])
 
-    def _metric(self, series: HistogramSeries, now: int) -> Metric | None:
+    def _metric(self, series: HistogramSeries | AttributedHistogram, now: int) -> Metric | None:
         points = [
             point
             for attributes, reading in series.read()
@@ -96,7 +100,7 @@ class CollectingReader(MetricReader):
         return Metric(described.name, "", described.unit, Histogram(points, kind))
 
     def _point(
-        self, name: str, attributes: dict[str, str], reading: HistogramReading, now: int
+        self, name: str, attributes: dict[str, Any], reading: HistogramReading, now: int
     ) -> HistogramDataPoint | None:
         if self._delta:
             key = (name, frozenset(attributes.items()))
@@ -127,12 +131,25 @@ class CollectingReader(MetricReader):
         """Do nothing: whoever collects ends its own thread."""
 
 
+class _Running(NonRecordingSpan):
+    """One of our spans as OpenTelemetry's running one; its own form is made only when asked for."""
+
+    def __init__(self, context: TraceContext) -> None:
+        self.gym_context = context
+
+    def get_span_context(self) -> SpanContext:
+        return _span_context(self.gym_context)
+
+
 class OtelBridge:
     """OpenTelemetry's context as the one notion of the running span."""
 
     def current(self) -> TraceContext | None:
         """Return the running span, ours or one of a user's library."""
-        context = trace.get_current_span().get_span_context()
+        running = trace.get_current_span()
+        if isinstance(running, _Running):
+            return running.gym_context
+        context = running.get_span_context()
         if not context.is_valid:
             return None
         state = context.trace_state.to_header().encode("latin-1", "ignore")
@@ -140,12 +157,17 @@ class OtelBridge:
 
     def attach(self, context: TraceContext) -> object:
         """Make `context` the parent of spans that users' libraries make in this task."""
-        running = trace.set_span_in_context(NonRecordingSpan(_span_context(context)))
-        return otel_context.attach(running)
+        return otel_context.attach(trace.set_span_in_context(_Running(context)))
 
     def detach(self, token: Any) -> None:
         """Undo `attach`."""
         otel_context.detach(token)
+
+
+def wants_delta(preferred_temporality: Any) -> bool:
+    """Return whether an exporter wants each reading once rather than totals."""
+    wanted = (preferred_temporality or {}).get(HistogramInstrument)
+    return wanted is AggregationTemporality.DELTA
 
 
 def readable_span(span: EndedSpan, resource: Resource) -> ReadableSpan:

@@ -8,7 +8,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["OTHER", "CounterSeries", "HistogramReading", "HistogramSeries", "PlainHistogram"]
+__all__ = [
+    "OTHER",
+    "CounterSeries",
+    "Described",
+    "HistogramReading",
+    "HistogramSeries",
+    "PlainHistogram",
+]
 
 OTHER = "other"
 """Attribute value of everything beyond the limit of a series."""
@@ -83,7 +90,9 @@ class PlainHistogram:
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class Described:
+    """What an instrument is called and how its series differ."""
+
     name: str
     """Name of the instrument."""
     unit: str
@@ -104,7 +113,7 @@ class HistogramSeries:
     def __init__(
         self, name: str, unit: str, bounds: Sequence[float], keys: tuple[str, ...] = ()
     ) -> None:
-        self.described = _Described(name, unit, keys)
+        self.described = Described(name, unit, keys)
         self._bounds = tuple(bounds)
         self._series: dict[Values, PlainHistogram] = {}
 
@@ -130,7 +139,7 @@ class CounterSeries:
     """One counter instrument: a plain number per distinct attribute values."""
 
     def __init__(self, name: str, unit: str, keys: tuple[str, ...] = ()) -> None:
-        self.described = _Described(name, unit, keys)
+        self.described = Described(name, unit, keys)
         self._series: dict[Values, int] = {}
 
     def add(self, count: int, *values: str | None) -> None:

@@ -42,7 +42,11 @@ class TraceMiddleware:
             await self.app(scope, receive, send)
             return
         span = Span(owner, scope["method"], "server", parent, {"nemo.gym.server": self.server})
-        await self._traced(span, scope, receive, send)
+        if span.context.sampled:
+            await self._traced(span, scope, receive, send)
+            return
+        with span:  # only so that what is called from here is left out too
+            await self.app(scope, receive, send)
 
     async def _traced(
         self, span: Span, scope: MutableMapping[str, Any], receive: _Receive, send: _Send

@@ -11,7 +11,7 @@ import random
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import time_ns
 from typing import Literal, Protocol
 
@@ -263,15 +263,21 @@ def extract(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
     """Return the caller's span from the headers of a request; names are lower case."""
     if _TRACER is None:
         return None
-    found = {name: value for name, value in headers if name in (TRACEPARENT, TRACESTATE)}
-    context = parse_traceparent(found.get(TRACEPARENT, b""))
-    state = found.get(TRACESTATE, b"")
-    return replace(context, state=state) if context is not None and state else context
+    parent = state = b""
+    for name, value in headers:
+        if name == TRACEPARENT:
+            parent = value
+        elif name == TRACESTATE:
+            state = value
+    context = parse_traceparent(parent) if parent else None
+    if context is not None and state:
+        context.state = state
+    return context
 
 
 def _child(owner: Tracer, parent: TraceContext | None) -> TraceContext:
     span_id = random.getrandbits(64) or 1
     if parent is not None:
-        return replace(parent, span_id=span_id)
+        return TraceContext(parent.trace_id, span_id, parent.sampled, parent.state)
     trace_id = random.getrandbits(128) or 1
     return TraceContext(trace_id, span_id, sampled_by(owner.ratio, trace_id))

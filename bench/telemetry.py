@@ -1,0 +1,266 @@
+"""What telemetry costs: CPU of a forwarded model call, and of a rollout, with it off and on.
+
+    python bench/telemetry.py [--calls 1000] [--slices 60] [--rollouts 2000] [--rounds 5]
+
+Off, on, and on with traces take turns, in short slices and another order each time; a figure is the
+median over slices of the difference to the "off" of the same slice, so that a drifting machine hits
+all alike. A collector in
+a process of its own takes what is sent; its CPU, the provider's and the load's are not counted.
+Two servers with telemetry off run side by side: what they differ by is what cannot be told apart.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvloop
+
+from nemo_gym.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+from nemo_gym.servers.serve import AppServer, bind_socket
+from nemo_gym.telemetry.observer import observe_event_loop
+from nemo_gym.telemetry.providers import start_telemetry
+from nemo_gym.telemetry.trace_middleware import TraceMiddleware
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.directory import Directory
+from nemo_gym.transport.http import HttpTransport
+from nemo_gym.transport.server_client import ServerClient
+
+ROOT = Path(__file__).resolve().parent.parent
+GYM = Path(sys.executable).parent / "gym"
+TEXT = "x" * 1280
+CHAT = "/v1/chat/completions"
+REQUEST = json.dumps(
+    {"messages": [{"role": "user", "content": "y" * 1960}], "model": "m", "temperature": 0}
+).encode()
+ON = {"metrics": {"enabled": True, "export_interval_s": 5}}
+MODES: dict[str, dict[str, Any]] = {
+    "off": {},
+    "off again": {},
+    "on": ON,
+    "on, 10 % traced": {**ON, "traces": {"enabled": True, "sample_ratio": 0.1}},
+    "on, all traced": {**ON, "traces": {"enabled": True}},
+}
+ROWS = 20
+
+
+@dataclass(frozen=True)
+class Running:
+    origin: str
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """Seconds on a core so far, all threads, to the nanosecond (`/proc/…/schedstat`)."""
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+
+
+@contextmanager
+def started(*command: str) -> Generator[Running]:
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
+    try:
+        assert process.stdout is not None
+        origin = json.loads(process.stdout.readline())["origin"]
+        yield Running(origin, psutil.Process(process.pid))
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def collect() -> None:
+    """Be a collector that takes everything and keeps nothing."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_args: object) -> None:
+            """Keep requests out of the log."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(json.dumps({"origin": f"http://127.0.0.1:{server.server_port}"}), flush=True)
+    server.serve_forever()
+
+
+async def serve(settings: Mapping[str, object], provider: str) -> None:
+    """Be a model server with telemetry as `settings` say."""
+    start_telemetry(settings, service_name="nemo_gym.server", instance="bench")
+    config = OpenAIModelConfig(
+        name="policy_model", openai_base_url=provider, openai_api_key="k", openai_model="other"
+    )
+    model = OpenAIModel(config=config, server_client=ServerClient(Directory(), {}))
+    app = TraceMiddleware(model.setup_webserver(), "policy_model")
+    sock = bind_socket("127.0.0.1", 0)
+    server = AppServer(app, sock, "policy_model")
+    async with observe_event_loop("server"):
+        await server.start()
+        print(json.dumps({"origin": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
+        await asyncio.Event().wait()
+
+
+async def load(origin: str, calls: int, in_flight: int) -> None:
+    transport = HttpTransport(origin)
+    left = iter(range(calls))
+
+    async def worker() -> None:
+        for _ in left:
+            reply = await transport.send(Call("POST", CHAT, [], REQUEST))
+            await reply.read()
+            assert reply.status == 200
+
+    await asyncio.gather(*(worker() for _ in range(in_flight)))
+    await transport.aclose()
+
+
+def with_collector(settings: Mapping[str, Any], collector: str) -> dict[str, Any]:
+    return {**settings, "otlp": {"endpoint": collector}} if settings else {}
+
+
+def request_costs(calls: int, slices: int) -> dict[str, list[float]]:
+    """Return CPU in µs a call of the server process, by mode and slice."""
+    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    with ExitStack() as stack:
+        collector = stack.enter_context(started(sys.executable, __file__, "--collect"))
+        answer = json.dumps({"answer": {"text": TEXT}})
+        provider = stack.enter_context(
+            started(sys.executable, "-m", "support.provider", "--behaviour", answer)
+        )
+        servers = {
+            mode: stack.enter_context(
+                started(
+                    sys.executable,
+                    __file__,
+                    "--serve",
+                    json.dumps(with_collector(settings, collector.origin)),
+                    provider.origin,
+                )
+            )
+            for mode, settings in MODES.items()
+        }
+        for server in servers.values():
+            uvloop.run(load(server.origin, 2000, 64))
+        shuffle = random.Random(1).sample  # noqa: S311 - the same order each time
+        for _ in range(slices):
+            for mode in shuffle(list(servers), len(servers)):
+                before = servers[mode].cpu_s()
+                uvloop.run(load(servers[mode].origin, calls, 64))
+                found[mode].append((servers[mode].cpu_s() - before) / calls * 1e6)
+    return found
+
+
+def rollout_costs(rollouts: int, rounds: int) -> dict[str, list[float]]:
+    """Return CPU in µs a rollout of every process of a run, by mode and round."""
+    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    with ExitStack() as stack:
+        collector = stack.enter_context(started(sys.executable, __file__, "--collect"))
+        provider = stack.enter_context(
+            started(sys.executable, "-m", "support.provider", "--text", "Answer: B")
+        )
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        repeats = max(1, rollouts // ROWS)
+        for _ in range(rounds):
+            for mode, settings in MODES.items():
+                extra = overrides(with_collector(settings, collector.origin))
+                short = run_cpu_s(provider.origin, folder, 1, extra)
+                long = run_cpu_s(provider.origin, folder, repeats + 1, extra)
+                found[mode].append((long - short) / (repeats * ROWS) * 1e6)
+    return found
+
+
+def run_cpu_s(origin: str, folder: Path, repeats: int, extra: list[str]) -> float:
+    command = [
+        str(GYM), "eval", "run", "--resources-server", "mcqa", "--model-type", "openai_model",
+        "--model", "bench", "--model-url", f"{origin}/v1", "--model-api-key", "none",
+        "--agent", "mcqa_simple_agent", "--input", "resources_servers/mcqa/data/example.jsonl",
+        "--output", str(folder / "out.jsonl"), "--overwrite", "--limit", str(ROWS),
+        "--num-repeats", str(repeats), "--concurrency", "64", "--json", *extra,
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in {0, 1}:
+        assert process.stderr is not None
+        sys.exit(process.stderr.read().decode())
+    return usage.ru_utime + usage.ru_stime
+
+
+def overrides(settings: Mapping[str, Any], prefix: str = "telemetry") -> list[str]:
+    """Return `++key=value` for every leaf."""
+    told: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            told += overrides(value, f"{prefix}.{key}")
+        else:
+            told.append(f"++{prefix}.{key}={json.dumps(value)}")
+    return told
+
+
+def report(title: str, found: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
+    print(title)
+    print(f"  {'':18}{'µs':>10}{'more µs':>10}{'more':>9}")
+    rows: dict[str, dict[str, float]] = {}
+    off = found["off"]
+    for mode, costs in found.items():
+        more = statistics.median(cost - base for cost, base in zip(costs, off, strict=True))
+        rows[mode] = {
+            "us": statistics.median(costs),
+            "more_us": more,
+            "more_share": more / statistics.median(off),
+        }
+        print(f"  {mode:18}{rows[mode]['us']:10.1f}{more:10.1f}{rows[mode]['more_share']:9.1%}")
+    return rows
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--calls", type=int, default=1000, help="a slice; 0 leaves calls out")
+    options.add_argument("--slices", type=int, default=60)
+    options.add_argument("--rollouts", type=int, default=2000, help="0 leaves rollouts out")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--json", type=Path, help="also write the figures here")
+    options.add_argument("--collect", action="store_true", help=argparse.SUPPRESS)
+    options.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.collect:
+        collect()
+    elif given.serve:
+        uvloop.run(serve(json.loads(given.serve[0]), given.serve[1]))
+    else:
+        compare(given)
+
+
+def compare(given: argparse.Namespace) -> None:
+    parts: list[tuple[str, Callable[[], dict[str, list[float]]]]] = []
+    if given.calls:
+        title = "A forwarded model call, 2 KB: CPU of the model server"
+        parts.append((title, lambda: request_costs(given.calls, given.slices)))
+    if given.rollouts:
+        title = "A rollout of mcqa, one cell: CPU of the whole run"
+        parts.append((title, lambda: rollout_costs(given.rollouts, given.rounds)))
+    figures = {title: report(title, measure()) for title, measure in parts}
+    if given.json is not None:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
