@@ -97,7 +97,7 @@ def test_no_client_has_the_terminal_line_before_the_commit(
     led = Led(dialect)
     led.start(SSE)
 
-    released, held = b"", b""
+    released, held, verdict = b"", b"", Verdict.SEND
     for piece in _pieces(body, cuts):
         held += piece
         verdict = led.send(piece)

@@ -107,6 +107,14 @@ def test_a_stream_keeps_its_text_beside_the_assembled_response() -> None:
     assert stored["error_category"] is None
 
 
+def test_a_stream_nested_beyond_reason_keeps_its_text() -> None:
+    body = b'data: {"choices":[],"deep":' + b"[" * 1000 + b"]" * 1000 + b"}\n\n" + DONE
+
+    stored = _stored(_answered(body, headers=SSE))
+
+    assert stored["response_raw"] == body.decode()
+
+
 def test_what_process_metrics_want_comes_beside_the_line() -> None:
     usage = b'{"usage":{"total_tokens":3}}'
     stream = chunk({}, usage={"total_tokens": 3}) + DONE

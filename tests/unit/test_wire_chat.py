@@ -131,9 +131,8 @@ def test_a_role_in_every_chunk_is_one_role() -> None:
 def test_log_probabilities_are_joined() -> None:
     first = {"content": [{"token": "a"}], "refusal": None}
     second = {"content": [{"token": "b"}], "refusal": [{"token": "c"}]}
-    choices = [
-        {"index": 0, "delta": {}, "logprobs": logprobs} for logprobs in (first, second, None)
-    ]
+    logprobs = (first, second, {"content": None}, None)
+    choices = [{"index": 0, "delta": {}, "logprobs": entry} for entry in logprobs]
 
     response = _response(*(event({"choices": [choice]}) for choice in choices), DONE)
 
@@ -181,6 +180,32 @@ def test_entries_of_lists_are_joined_by_index_and_type() -> None:
         {"type": "reasoning.text", "text": "ab", "format": "x", "index": 0, "signature": "s"},
         {"type": "reasoning.encrypted", "data": "z", "index": 0},
     ]
+
+
+def test_nested_objects_and_lists_of_entries_are_joined() -> None:
+    first = {"index": 0, "type": "t", "more": {"a": 1}, "parts": [{"index": 0, "text": "x"}]}
+    second = {"index": 0, "type": "t", "more": {"b": 2}, "parts": [{"index": 0, "text": "y"}]}
+
+    message = _message(chunk({"list": [first]}), chunk({"list": [second]}), DONE)
+
+    [entry] = message["list"]
+    assert entry["more"] == {"a": 1, "b": 2}
+    assert entry["parts"] == [{"index": 0, "text": "xy"}]
+
+
+def test_a_field_that_is_text_and_then_a_list_is_the_list() -> None:
+    assert _message(chunk({"x": "a"}), chunk({"x": [1]}), DONE)["x"] == [1]
+
+
+def test_chunks_nested_beyond_reason_do_not_stop_the_rest() -> None:
+    deep = b"[" * 990 + b"]" * 990
+    piece = b'{"choices":[{"index":0,"delta":{"content":"a"}}],"deep":' + deep + b"}"
+
+    assembled = assemble(CHAT, [event(piece), event(piece), DONE])
+
+    response: Any = assembled.response
+    assert response["choices"][0]["message"]["content"] == "aa"
+    assert assembled.notes == {"unparsed_events": 1}
 
 
 def test_annotations_are_listed_and_audio_grows() -> None:

@@ -57,8 +57,11 @@ def test_what_strict_readers_refuse_is_rebuilt(body: bytes, rebuilt: str) -> Non
     assert (embedded.json.decode(), embedded.exact) == (rebuilt, False)
 
 
-def test_a_body_nested_beyond_reason_is_none() -> None:
-    assert embed(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}") is None
+@pytest.mark.parametrize(
+    ("head", "depth"), [(b'{"a":', 200_000), (b'{"b":NaN,"a":', 200_000), (b'{"b":NaN,"a":', 900)]
+)
+def test_a_body_nested_beyond_reason_is_none(head: bytes, depth: int) -> None:
+    assert embed(head + b"[" * depth + b"]" * depth + b"}") is None
 
 
 @pytest.mark.parametrize("tail", [b"", b',"x":NaN'], ids=["exact", "rebuilt"])

@@ -45,6 +45,11 @@ def test_a_body_comes_back_however_it_is_cut(
 
 
 @_EVERY
+def test_a_small_piece_may_make_a_large_one(name: str, encode: Callable[[bytes], bytes]) -> None:
+    assert _decode([name], encode(b"\0" * 5_000_000), 10**9) == b"\0" * 5_000_000
+
+
+@_EVERY
 def test_a_bomb_stops_at_the_limit(name: str, encode: Callable[[bytes], bytes]) -> None:
     bomb = encode(b"\0" * 50_000_000)
     decoder = ContentDecoder([name], 10_000)

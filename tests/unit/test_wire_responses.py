@@ -9,7 +9,13 @@ from nemo_gym.wire.dialects.base import Assembled
 from support.reassembly import assemble, bytewise
 from support.sse import chunk, event, typed
 
-_CREATED = {"id": "r1", "object": "response", "status": "in_progress", "output": [], "usage": None}
+_CREATED: dict[str, Any] = {
+    "id": "r1",
+    "object": "response",
+    "status": "in_progress",
+    "output": [],
+    "usage": None,
+}
 _PART = {"type": "output_text", "text": "", "annotations": []}
 
 
@@ -201,6 +207,14 @@ def test_a_gap_in_the_numbers_of_parts_leaves_no_empty_part() -> None:
     delta = _in(0, "output_text.delta", content_index=1, delta="a")
 
     assert _output(_added(0, "message", content=[]), delta)[0]["content"] == [
+        {"type": "output_text", "text": "a"}
+    ]
+
+
+def test_a_part_that_is_no_object_gives_way() -> None:
+    delta = _in(0, "output_text.delta", content_index=0, delta="a")
+
+    assert _output(_added(0, "message", content=["x"]), delta)[0]["content"] == [
         {"type": "output_text", "text": "a"}
     ]
 

@@ -88,6 +88,10 @@ def test_an_error_that_comes_without_a_name_is_seen_in_its_line() -> None:
     assert _states(CHAT, b'data: {"error":{"message":"x"}}\n') == [ENDED]
 
 
+def test_lines_after_the_end_in_the_same_chunk_change_nothing() -> None:
+    assert _states(CHAT, DONE + b"data: x\n") == [ENDED]
+
+
 def test_what_comes_after_the_end_is_not_taken() -> None:
     body = chunk({"content": "a"}) + DONE
 
@@ -105,6 +109,8 @@ def test_what_comes_after_the_end_is_not_taken() -> None:
         (b"data: not json\n\n", 1),
         (b"data: 1\n\ndata: null\n\ndata: []\n\n", 3),
         (b"data: {", 0),
+        (b"event: x\n\n", 0),
+        (b'data: {"choices":[],"usage":{"a":' + b"[" * 1000 + b"]" * 1000 + b"}}\n\n", 0),
         (b": {\n\n", 0),
     ],
 )

@@ -105,7 +105,10 @@ def _response(tapped: Tapped) -> _Stored:
         return _stored(tapped.response)
     body = tapped.response
     raw = _text(body.data) if body.undecodable is None else b64encode(body.undecodable).decode()
-    return _Stored(dumps(tapped.stream.response), raw, None)
+    try:
+        return _Stored(dumps(tapped.stream.response), raw, None)
+    except RecursionError:  # nested deeper than JSON can be written; the text has it all
+        return _Stored(b"null", raw, None)
 
 
 def _text(data: bytes) -> str:

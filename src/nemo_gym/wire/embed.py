@@ -63,6 +63,8 @@ def _rebuilt(body: bytes) -> EmbeddedBody | None:
         return None
     if not is_object(value):
         return None
-    return EmbeddedBody(
-        dumps(value), False, value.get("status"), value.get("error"), value.get("usage")
-    )
+    try:
+        rebuilt = dumps(value)
+    except RecursionError:
+        return None
+    return EmbeddedBody(rebuilt, False, value.get("status"), value.get("error"), value.get("usage"))

@@ -16,6 +16,7 @@ __all__ = ["ContentDecoder", "UndecodableBody", "parse_encodings"]
 
 # One slice of zstd input makes at most some 32 MB of output.
 _SLICE = 1024
+_STEP = 1 << 20
 
 
 class UndecodableBody(ValueError):
@@ -67,7 +68,7 @@ class _BrotliDecompressor(Protocol):
 
     def process(self, data: bytes, /, *, output_buffer_limit: int) -> bytes: ...
 
-    def can_accept_more_data(self) -> bool: ...
+    def is_finished(self) -> bool: ...
 
 
 _new_brotli = cast("Callable[[], _BrotliDecompressor]", vars(brotli)["Decompressor"])
@@ -79,12 +80,14 @@ class _Brotli:
         self._inner = _new_brotli()
 
     def decode(self, chunk: bytes, room: int) -> bytes:
-        limit = min(room, 1 << 20)
-        out: list[bytes] = [self._inner.process(chunk, output_buffer_limit=limit)]
-        room -= len(out[0])
-        while room > 0 and not self._inner.can_accept_more_data():
-            out.append(self._inner.process(b"", output_buffer_limit=limit))
-            room -= len(out[-1])
+        out: list[bytes] = []
+        piece = self._inner.process(chunk, output_buffer_limit=min(room, _STEP))
+        while piece:
+            out.append(piece)
+            room -= len(piece)
+            # More may wait inside even when it would take more input.
+            more = room > 0 and not self._inner.is_finished()
+            piece = self._inner.process(b"", output_buffer_limit=min(room, _STEP)) if more else b""
         return b"".join(out)
 
 

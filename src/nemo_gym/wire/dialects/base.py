@@ -104,7 +104,10 @@ class Assembler(ABC):
             kind = "" if name is None else name.decode("latin-1")
         if kind not in _KEEPALIVES:
             self.carried_data = True
-            self._take(value, kind)
+            try:
+                self._take(value, kind)
+            except RecursionError:  # nested deeper than values can be compared and joined
+                self._unparsed += 1
 
     def lines(self, name: bytes | None, data: Sequence[bytes]) -> StreamState:
         """Return the state for a client that acts on lines, not waiting for the blank one.
