@@ -137,6 +137,14 @@ async def test_a_wait_beyond_the_bounds_is_not_begun(provider: Provider) -> None
     assert provider.counts.requests == 1
 
 
+async def test_a_refusal_that_never_ends_is_left_behind(provider: Provider) -> None:
+    provider.script(Behaviour(status=503, hang="mid_body"))
+    async with client_of(provider) as transport:
+        assert (await ask(transport))[0] == 200
+
+    assert provider.counts.cancelled == 1
+
+
 @pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd"])
 async def test_the_servers_key_never_leaves_in_an_error(
     provider: Provider, encoding: str | None

@@ -17,8 +17,9 @@ from nemo_gym.errors import (
     TransportError,
 )
 from nemo_gym.transport.base import RawHeaders
+from nemo_gym.transport.reply import HttpReply
 
-__all__ = ["Connection", "HttpReply"]
+__all__ = ["Connection"]
 
 # Enough for one read of a fast socket; a slow consumer costs no more memory than this.
 _HIGH_WATER = 1 << 18
@@ -27,80 +28,6 @@ _HEAD_LIMIT = 1 << 18
 # Up to here one copy is cheaper than two writes.
 _JOIN_LIMIT = 1 << 16
 _BODILESS_STATUS = frozenset((204, 304))
-
-
-class HttpReply:
-    """A response whose head has come over a connection; see `transport.base.Reply`."""
-
-    __slots__ = ("_connection", "_error", "_pieces", "_waiter", "_whole", "headers", "status")
-
-    def __init__(self, connection: "Connection", status: int, headers: RawHeaders) -> None:
-        self.status = status
-        self.headers = headers
-        self._connection = connection
-        self._pieces: list[bytes] = []
-        self._whole = False
-        self._error: TransportError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether the body ended whole and all of it has been handed out."""
-        return self._whole and not self._pieces
-
-    async def chunk(self) -> bytes:
-        """Return the next body bytes, `b""` at the end; raises the error that broke the call."""
-        while not self._pieces:
-            if self._whole:
-                return b""
-            if self._error is not None:
-                raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-        pieces, self._pieces = self._pieces, []
-        if not self._whole:
-            self._connection.resume(self)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def read(self) -> bytes:
-        """Return all that is left of the body."""
-        pieces = []
-        while piece := await self.chunk():
-            pieces.append(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def aclose(self) -> None:
-        """End the call; before the end of the body its connection is closed."""
-        if not self._whole:
-            self._connection.abandon(self)
-
-    # Called by the connection.
-
-    def add(self, piece: bytes) -> None:
-        """Take body bytes that came."""
-        self._pieces.append(piece)
-        self.wake()
-
-    def end(self, error: TransportError | None = None) -> None:
-        """Take note that nothing more will come."""
-        if error is None:
-            self._whole = True
-        else:
-            self._error = error
-        self.wake()
-
-    def wake(self) -> None:
-        """Let a waiting `chunk()` look again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    @property
-    def waiting_to_be_read(self) -> bool:
-        """Whether the consumer is the one who is slow."""
-        return bool(self._pieces)
 
 
 def _tell_nobody(_connection: "Connection", _usable: bool) -> None:

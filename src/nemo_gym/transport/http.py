@@ -11,11 +11,12 @@ import weakref
 from nemo_gym.errors import ConnectionLost
 from nemo_gym.transport.address import Address, parse_address
 from nemo_gym.transport.base import Call
-from nemo_gym.transport.connection import Connection, HttpReply
+from nemo_gym.transport.connection import Connection
 from nemo_gym.transport.dial import Dialler
 from nemo_gym.transport.head import request_head
 from nemo_gym.transport.pool import Limits, Pool
 from nemo_gym.transport.proxies import Proxies
+from nemo_gym.transport.reply import HttpReply
 
 __all__ = ["HttpTransport", "Limits", "Proxies"]
 
