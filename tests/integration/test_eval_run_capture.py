@@ -2,69 +2,20 @@
 
 import json
 import os
-import re
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.eval_command import environ_of
+from support.eval_servers import COUNTER, TESTS, provider_process, env_start
 from support.gym_command import Ended, gym
 from support.rollouts import lines_of, text_of
 
-TESTS = Path(__file__).parent.parent
-COUNTER = str(TESTS / "fixtures" / "placement")
 TASKS = 6
-
-
-@contextmanager
-def _provider(delay_s: float) -> Generator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "support.provider", "--delay", str(delay_s)],
-        cwd=TESTS,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    with process:
-        yield json.loads(process.stdout.readline())["origin"]
-        process.terminate()
-
-
-@contextmanager
-def _servers(folder: Path, origin: str, *more: str) -> Generator[str]:
-    """Run `gym env start` on a port of its own; give what `--no-serve` needs to find it."""
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "nemo_gym", "env", "start", "--resources-server", "counter"),
-            *("--search-dir", COUNTER, "--model-type", "openai_model", "--model-url", origin),
-            *("--model", "m", "--model-api-key", "k", "++head_server.port=0", *more),
-        ],
-        cwd=folder,
-        env=environ_of(folder),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    with process:
-        told = []
-        for line in process.stdout:
-            told.append(line)
-            if "healthy" in line:
-                break
-        found = re.search(r"head server http://127\.0\.0\.1:(\d+)", "".join(told))
-        assert found, told
-        yield f"++head_server.port={found[1]}"
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
 
 
 @pytest.fixture
@@ -99,7 +50,7 @@ def _capture_settings(folder: Path) -> tuple[str, str]:
 
 def test_rows_carry_what_was_captured_by_servers_of_another_process(folder: Path) -> None:
     settings = _capture_settings(folder)
-    with _provider(0.0) as origin, _servers(folder, origin, *settings) as port:
+    with provider_process() as origin, env_start(folder, origin, *settings) as port:
         ended = _evaluate(folder, port, "--num-repeats", "2")
 
     assert ended.code == 0, ended.err
@@ -116,7 +67,7 @@ def test_rows_carry_what_was_captured_by_servers_of_another_process(folder: Path
 
 def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder: Path) -> None:
     settings = _capture_settings(folder)
-    with _provider(0.0) as origin, _servers(folder, origin, *settings) as port:
+    with provider_process() as origin, env_start(folder, origin, *settings) as port:
         for _ in range(2):
             assert _evaluate(folder, port, "--overwrite").code == 0
 
@@ -125,7 +76,10 @@ def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder:
 
 def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder: Path) -> None:
     settings = _capture_settings(folder)
-    with _provider(0.4) as origin, _servers(folder, origin, *settings) as port:
+    with (
+        provider_process(delay_s=0.4) as origin,
+        env_start(folder, origin, *settings) as port,
+    ):
         driver = subprocess.Popen(
             [sys.executable, "-m", "nemo_gym", *_arguments(port, "--concurrency", "2")],
             cwd=folder,
@@ -174,7 +128,7 @@ def test_a_run_whose_calls_are_not_captured_says_so_loudly(folder: Path) -> None
 def test_no_key_is_in_any_file_of_a_run(folder: Path) -> None:
     secret = "sk-planted-3141592653"  # noqa: S105 - planted to be looked for
     (folder / "env.yaml").write_text(f"policy_api_key: {secret}\n")
-    with _provider(0.0) as origin:
+    with provider_process() as origin:
         ended = gym(
             *("eval", "run", "--resources-server", "counter", "--search-dir", COUNTER),
             *("--model-type", "openai_model", "--model-url", origin, "--model", "m"),
