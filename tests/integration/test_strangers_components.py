@@ -133,3 +133,10 @@ async def test_a_model_without_messages_says_so_in_that_dialect(cell: InCell) ->
     assert reply.status == 404
     assert error["type"] == "error"
     assert "/v1/responses" in error["error"]["message"]
+
+
+@pytest.mark.parametrize("server", ["notebook", *_AGENTS])
+async def test_an_environment_with_metrics_of_its_own_says_so(cell: InCell, server: str) -> None:
+    reply = await cell.client.get(server, "/aggregate_metrics")
+
+    assert await reply.json() == {"custom": True}

@@ -188,3 +188,8 @@ def test_a_raw_route_answers_json_with_path_parameters_and_refuses_what_is_none(
     assert client.post("/raw/7").json() == {"id": "7", "body": {}}
     assert client.post("/raw/7", content=b"[1]").status_code == 400
     assert client.post("/raw/7", content=b"{").status_code == 400
+
+
+@pytest.mark.parametrize("make", [_client, _agent_client])
+def test_a_server_without_metrics_of_its_own_says_so(make: Callable[[], TestClient]) -> None:
+    assert make().get("/aggregate_metrics").json() == {"custom": False}

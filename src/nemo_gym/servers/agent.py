@@ -64,6 +64,7 @@ class SimpleResponsesAPIAgent(SimpleServer):
         app.post(prefixed, response_model=Any)(self.responses)
         app.post("/run", response_model=Any)(self.run)
         app.post("/aggregate_metrics", response_model=Any)(self.aggregate_metrics)
+        app.get("/aggregate_metrics", response_model=Any)(self.has_own_metrics)
 
     # Abstract without a signature: an agent chooses which of request, response and body it takes.
     @abstractmethod
@@ -90,6 +91,18 @@ class SimpleResponsesAPIAgent(SimpleServer):
             agent_metrics=metrics,
             key_metrics=default_key_metrics(metrics),
         )
+
+    async def has_own_metrics(self) -> Any:
+        """Say whether the metrics of this agent's rollouts are other than the default ones."""
+        if type(self).aggregate_metrics is not SimpleResponsesAPIAgent.aggregate_metrics:
+            return {"custom": True}
+        resources_server = getattr(self.config, "resources_server", None)
+        if resources_server is None:
+            return {"custom": False}
+        reply = await self.server_client.get(
+            server_name=resources_server.name, url_path="/aggregate_metrics"
+        )
+        return await reply.json() if reply.ok else {"custom": True}
 
     def rollout_id_from_run(self, body: object) -> str | None:
         """Return the rollout id of a run request; None when it carries none."""

@@ -65,6 +65,7 @@ class SimpleResourcesServer(SimpleServer):
         app.post("/seed_session", response_model=Any)(self.seed_session)
         app.post("/verify", response_model=Any)(self.verify)
         app.post("/aggregate_metrics", response_model=Any)(self.aggregate_metrics)
+        app.get("/aggregate_metrics")(self.has_own_metrics)
         return app
 
     async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
@@ -84,6 +85,13 @@ class SimpleResourcesServer(SimpleServer):
             agent_metrics=metrics,
             key_metrics=self.get_key_metrics(metrics),
         )
+
+    async def has_own_metrics(self) -> dict[str, bool]:
+        """Say whether this environment's metrics are other than the default ones."""
+        names = ("aggregate_metrics", "compute_metrics", "get_key_metrics")
+        base = SimpleResourcesServer
+        own = any(getattr(type(self), name) is not getattr(base, name) for name in names)
+        return {"custom": own}
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """Return further metrics over the verify responses of each task; they replace defaults."""

@@ -1,8 +1,9 @@
 """The stack of a server: a FastAPI app with our layers around everything, its own included.
 
-From outside in: failure wall, request counts, disconnect guard, the layers of the server's kind
-(capture, or rollout context and session), then FastAPI with the user's routes. The layers are put
-on by the app itself, so that a test client and a call inside a cell meet the same as a socket.
+From outside in: failure wall, request counts, the span of a trace, disconnect guard, the layers of
+the server's kind (capture, or rollout context and session), then FastAPI with the user's routes.
+The layers are put on by the app itself, so that a test client and a call inside a cell meet the
+same as a socket.
 """
 
 import inspect
@@ -18,8 +19,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nemo_gym.servers.counts import RequestCounting, count_cancellation
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.raw import json_bytes, raw_route, send_json
+from nemo_gym.servers.route_note import RouteTold, tell_route
 from nemo_gym.servers.wall import Answer, FailureWall
 from nemo_gym.telemetry.observer import observe_app_event_loop
+from nemo_gym.telemetry.trace_middleware import TraceMiddleware
 
 __all__ = ["GymApp", "JsonRoute", "Layers", "OrjsonRequest", "new_app"]
 
@@ -82,8 +85,9 @@ def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
     """
 
     def wrap(app: ASGIApp) -> ASGIApp:
-        guarded = DisconnectGuard(layers(app), count_cancellation)
-        return FailureWall(RequestCounting(guarded), answer, name)
+        inner = RouteTold(layers(tell_route(app)))
+        guarded = DisconnectGuard(inner, count_cancellation)
+        return FailureWall(RequestCounting(TraceMiddleware(guarded, name)), answer, name)
 
     def on_exception(request: Request, exc: Exception) -> Response:
         status, body = answer(request.url.path, exc)

@@ -1,0 +1,83 @@
+"""What the stack of a server tells telemetry: requests, failures, clients gone, spans."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from nemo_gym.capture.middleware import model_call_stack
+from nemo_gym.servers.lifespan import AppLifespan
+from nemo_gym.servers.stack import GymApp, new_app
+from nemo_gym.telemetry.names import PHASE_BEFORE_START
+from nemo_gym.telemetry.observer import request_counts
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.in_process import InProcessTransport
+from support.meters import metering
+
+
+def _layers(app: ASGIApp) -> ASGIApp:
+    return model_call_stack(app, store=None, model_ref_name="policy_model")
+
+
+@pytest.fixture
+async def app() -> AsyncIterator[GymApp]:
+    app = new_app("policy_model", _layers, lambda _path, exc: (500, {"error": str(exc)}))
+    with metering():
+        lifespan = AppLifespan(app)
+        await lifespan.start()
+        yield app
+        await lifespan.stop()
+
+
+def _counts() -> Any:
+    counts = request_counts()
+    assert counts is not None
+    return counts
+
+
+async def test_responses_are_counted_by_status_and_exceptions_beside(app: GymApp) -> None:
+    @app.post("/breaks")
+    async def breaks() -> None:
+        raise LookupError
+
+    transport = InProcessTransport(app)
+    for target in ("/health", "/nowhere", "/health"):
+        await (await transport.send(Call("GET", target))).read()
+    await (await transport.send(Call("POST", "/breaks"))).read()
+    await transport.aclose()
+
+    counts = _counts()
+    assert counts.responses == {200: 2, 404: 1, 500: 1}
+    assert counts.unhandled_exceptions == 1
+    assert counts.in_flight == 0
+
+
+async def test_a_client_that_goes_away_is_counted_by_route_with_and_without_a_prefix(
+    app: GymApp,
+) -> None:
+    entered = asyncio.Event()
+
+    @app.post("/v1/{what}")
+    async def waits(what: str) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    transport = InProcessTransport(app)
+    for target in ("/v1/responses", "/ng-rollout/1-0/v1/responses"):
+        entered.clear()
+        call = asyncio.ensure_future(transport.send(Call("POST", target, body=b"{}")))
+        await entered.wait()
+        assert _counts().in_flight == 1
+        call.cancel()
+        await asyncio.wait([call])
+        async with asyncio.timeout(5):
+            while _counts().in_flight:
+                await asyncio.sleep(0)
+    await transport.aclose()
+
+    counts = _counts()
+    assert counts.cancelled == 2
+    assert counts.cancelled_by_route_and_phase == {("/v1/{what}", PHASE_BEFORE_START): 2}
+    assert counts.in_flight == 0
