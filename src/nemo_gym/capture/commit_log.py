@@ -56,10 +56,7 @@ class CommitLog:
     def open(self) -> None:
         """Lock the owner file and make the first segment. Raises `OSError`."""
         layout, disk = self._layout, self._disk
-        with OPENING:
-            self._owner = disk.open_read_write(layout.owner(self._writer))
-        if not disk.locks.try_exclusive(self._owner):
-            raise OSError(f"{layout.owner(self._writer)} is held by another process")
+        self._lock_owner()
         disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
         disk.sync(self._owner)
         # Small, so that a server starts at once; the next one is made beside the work.
@@ -111,6 +108,17 @@ class CommitLog:
     def forget(self) -> None:
         """In a forked child: close the copies of the parent's descriptors."""
         self._close_all(self._all_segments())
+
+    def _lock_owner(self) -> None:
+        disk, path = self._disk, self._layout.owner(self._writer)
+        while True:
+            with OPENING:
+                self._owner = disk.open_read_write(path)
+            disk.locks.lock_exclusive(self._owner)
+            if disk.state(self._owner).links:
+                return
+            # An opener came in between, took the file for a dead one's and removed it.
+            disk.close(self._owner)
 
     def _give_up(self, segment: Segment) -> None:
         self._current = None

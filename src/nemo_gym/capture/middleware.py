@@ -7,8 +7,8 @@ client does. A failure of capture is logged and never reaches the call.
 
 import asyncio
 import logging
+import os
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -27,8 +27,11 @@ __all__ = ["CaptureMiddleware", "CaptureSettings", "model_call_stack"]
 logger = logging.getLogger(__name__)
 
 
+_CLIENT_GONE: Message = {"type": "http.disconnect"}
+
+
 def _new_id() -> str:
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +132,12 @@ class _CapturedCall:
     ) -> None:
         """Let the app serve the call."""
         scope, self._receive, self._send = connection
-        self._watched(lambda now: self._begin(dialect, scope, now))
+        self._begin(dialect, scope)
         extensions = {**scope.get("extensions", {}), CALL_FACTS: self._facts}
         try:
             await app({**scope, "extensions": extensions}, self.receive, self.send)
         except asyncio.CancelledError:
-            self._watched(self._client_gone)
+            self._watch(_CLIENT_GONE)
             await self._commit()
             raise
         except BaseException:
@@ -147,15 +150,12 @@ class _CapturedCall:
     async def receive(self) -> Message:
         """Give the app the next message of the client, and look at it."""
         message = await self._receive()
-        if message["type"] == "http.request":
-            self._watched(lambda _: self._tap.request_body(message.get("body", b"")))
-        elif message["type"] == "http.disconnect":
-            self._watched(self._client_gone)
+        self._watch(message)
         return message
 
     async def send(self, message: Message) -> None:
         """Pass a message of the app on, now or once the row is durable."""
-        verdict = self._watched(lambda now: self._verdict(message, now))
+        verdict = self._watch(message)
         if verdict is Verdict.HOLD:
             self._held.append(message)
         elif verdict is Verdict.COMMIT:
@@ -163,39 +163,58 @@ class _CapturedCall:
             await self._commit()
             await self._send_held()
         else:
-            await self._send_held()
+            if self._held:
+                await self._send_held()
             await self._send(message)
 
-    def _begin(self, dialect: Dialect, scope: Scope, now: float) -> None:
-        self._tap = ExchangeTap(
-            Request(dialect, scope["method"], list(scope["headers"])),
-            started_at=self._settings.wall_clock(),
-            now=now,
-            body_limit=self._settings.body_limit,
-        )
+    def _begin(self, dialect: Dialect, scope: Scope) -> None:
+        settings = self._settings
+        try:
+            self._tap = ExchangeTap(
+                Request(dialect, scope["method"], list(scope["headers"])),
+                started_at=settings.wall_clock(),
+                now=settings.clock(),
+                body_limit=settings.body_limit,
+            )
+        except Exception as error:  # noqa: BLE001 - capture never fails a call
+            self._lose(error)
 
-    def _client_gone(self, now: float) -> None:
-        self._tap.client_gone(now)
+    def _watch(self, message: Message) -> Verdict | None:
+        """Let the tap look at a message; when it fails the call goes on without capture."""
+        if self._settled:
+            return None
+        try:
+            return self._look(message)
+        except Exception as error:  # noqa: BLE001 - capture never fails a call
+            self._lose(error)
+            return None
 
-    def _verdict(self, message: Message, now: float) -> Verdict:
-        if message["type"] == "http.response.start":
-            headers = list(message.get("headers", ()))
-            return self._tap.response_start(message["status"], headers, now)
-        if message["type"] == "http.response.body":
-            more = message.get("more_body", False)
-            return self._tap.response_body(message.get("body", b""), more, now)
-        return Verdict.SEND
+    def _look(self, message: Message) -> Verdict | None:
+        tap, now = self._tap, self._settings.clock()
+        match message["type"]:
+            case "http.response.body":
+                more = message.get("more_body", False)
+                return tap.response_body(message.get("body", b""), more, now)
+            case "http.response.start":
+                return tap.response_start(message["status"], list(message.get("headers", ())), now)
+            case "http.request":
+                tap.request_body(message.get("body", b""))
+            case "http.disconnect":
+                tap.client_gone(now)
+            case _:
+                pass
+        return None
 
     async def _commit(self, *, raised: bool = False) -> None:
         """Hand the row over, once, and wait until it is durable or has failed."""
         if self._settled:
             return
-        self._settled = True
         try:
             row = self._row(raised=raised)
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
             return
+        self._settled = True
         # Cancelling this wait takes nothing back: the row is with the store's thread.
         await self._settings.store.keep(row, self._claim)
 
@@ -214,18 +233,10 @@ class _CapturedCall:
         while self._held:
             await self._send(self._held.pop(0))
 
-    def _watched(self, look: Callable[[float], Verdict | None]) -> Verdict | None:
-        """Let the tap look at something; when it fails the call goes on without capture."""
-        if self._settled:
-            return None
-        try:
-            return look(self._settings.clock())
-        except Exception as error:  # noqa: BLE001 - capture never fails a call
-            self._settled = True
-            self._lose(error)
-            return None
-
     def _lose(self, error: Exception) -> None:
+        """Give the row up: the call goes on as without capture, the rollout is marked."""
+        self._settled = True
         logger.error("capture: a call of rollout %s is lost", self._rollout_id, exc_info=error)
-        reason = f"{type(error).__name__}: {error}"
+        # No more than the kind of error: its text may hold a piece of the call.
+        reason = type(error).__name__
         self._settings.store.mark_incomplete(self._rollout_id, reason, self._claim)

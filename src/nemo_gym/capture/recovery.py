@@ -6,7 +6,8 @@ row that is there is left alone, one that was cleared stays cleared.
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 
@@ -29,22 +30,39 @@ def recover(layout: Layout, disk: Disk) -> int:
     """Replay the logs of dead owners; return how many rows were put back. Never raises."""
     restored = 0
     try:
-        if not logs_exist(layout):
-            return 0
-        names = sorted(path.name for path in layout.logs.iterdir())
-        owned = {name.removesuffix(OWNER) for name in names if name.endswith(OWNER)}
-        orphans = {name.partition(".")[0] for name in names} - owned
-        for writer in sorted(owned):
-            restored += _recover_writer(layout, disk, writer, f"{writer}{OWNER}")
-        for writer in sorted(orphans):
-            # The power went between making a segment durable and its owner file.
-            first = next(name for name in names if name.partition(".")[0] == writer)
-            restored += _recover_writer(layout, disk, writer, first)
-        forget_tombstones(layout, disk)
+        if logs_exist(layout):
+            with _one_at_a_time(layout, disk):
+                restored = _recover_all(layout, disk)
     except OSError as error:
         logger.warning("capture: %s cannot be looked through: %r", layout.hidden, error)
     if restored:
         logger.warning("capture: put %d rows back into %s", restored, layout.directory)
+    return restored
+
+
+@contextmanager
+def _one_at_a_time(layout: Layout, disk: Disk) -> Generator[None]:
+    """Wait for another opener that is at it: what it puts back must be there when we read."""
+    fd = disk.open_append(layout.hidden / "recovery.lock")
+    try:
+        disk.locks.lock_exclusive(fd)
+        yield
+    finally:
+        disk.close(fd)
+
+
+def _recover_all(layout: Layout, disk: Disk) -> int:
+    restored = 0
+    names = sorted(path.name for path in layout.logs.iterdir())
+    owned = {name.removesuffix(OWNER) for name in names if name.endswith(OWNER)}
+    orphans = {name.partition(".")[0] for name in names} - owned
+    for writer in sorted(owned):
+        restored += _recover_writer(layout, disk, writer, f"{writer}{OWNER}")
+    for writer in sorted(orphans):
+        # The power went between making a segment durable and its owner file.
+        first = next(name for name in names if name.partition(".")[0] == writer)
+        restored += _recover_writer(layout, disk, writer, first)
+    forget_tombstones(layout, disk)
     return restored
 
 

@@ -20,7 +20,7 @@ from nemo_gym.capture.commit_log import CommitLog
 from nemo_gym.capture.jobs import Ended, Job, end_jobs, release
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import write_mark
-from nemo_gym.capture.rollout_files import RolloutFiles, sync_files
+from nemo_gym.capture.rollout_files import RolloutFiles, sync_each_file, sync_files
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
 from nemo_gym.ids import RolloutId
@@ -128,15 +128,17 @@ class Writer:
         return ended
 
     def _make_durable(self, rows: list[Row], paths: set[Path]) -> OSError | None:
+        sync = sync_each_file
         try:
             log = self._usable_log()
             if log is not None:
+                sync = sync_files
                 log.commit(rows, paths)
                 return None
         except OSError as error:
             logger.warning("capture: the commit log failed, files are synced instead: %r", error)
         try:
-            sync_files(self._parts.disk, self._parts.layout.directory, paths)
+            sync(self._parts.disk, self._parts.layout.directory, paths)
         except OSError as error:
             return error
         return None
