@@ -184,12 +184,17 @@ def test_entries_of_lists_are_joined_by_index_and_type() -> None:
 
 def test_nested_objects_and_lists_of_entries_are_joined() -> None:
     first = {"index": 0, "type": "t", "more": {"a": 1}, "parts": [{"index": 0, "text": "x"}]}
-    second = {"index": 0, "type": "t", "more": {"b": 2}, "parts": [{"index": 0, "text": "y"}]}
+    second = {
+        "index": 0,
+        "type": "t",
+        "more": {"a": None, "b": 2, "c": None},
+        "parts": [{"index": 0, "text": "y"}],
+    }
 
     message = _message(chunk({"list": [first]}), chunk({"list": [second]}), DONE)
 
     [entry] = message["list"]
-    assert entry["more"] == {"a": 1, "b": 2}
+    assert entry["more"] == {"a": 1, "b": 2, "c": None}
     assert entry["parts"] == [{"index": 0, "text": "xy"}]
 
 

@@ -66,7 +66,11 @@ def test_messages_of_a_chat_completion_are_read_in_all_choices() -> None:
     second = {"reasoning": "so", "function_call": {"name": "g", "arguments": "x"}}
 
     calls, reasoning = tool_calls_and_reasoning(
-        {"choices": [{"message": first}, {"message": second}, {"message": None}]}
+        {
+            "choices": [
+                {"message": m} for m in (first, second, {"function_call": {"name": ""}}, None)
+            ]
+        }
     )
 
     assert calls == [

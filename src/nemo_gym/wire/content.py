@@ -82,7 +82,7 @@ def _calls_of_message(message: dict[str, object]) -> Generator[dict[str, object]
         elif custom is not None:
             yield _call(call.get("id"), custom.get("name"), _free_text(custom.get("input")))
     legacy = as_object(message.get("function_call"))
-    if legacy is not None:
+    if legacy is not None and legacy.get("name"):  # some servers always send an empty one
         yield _call(None, legacy.get("name"), legacy.get("arguments"))
 
 
