@@ -13,8 +13,10 @@ HEALTHY = Figures(
     provider_share=0.3,
     provider_errors_share=0.0,
     loop_lag_p99_ms=3,
+    loop_lag_mean_ms=0.5,
     gc_share=0.01,
     cpu_share=0.3,
+    cpu_wait_share=0.05,
     connection_wait_share=0.0,
     commit_p99_ms=4,
 )
@@ -42,7 +44,7 @@ def but(**changes: float | None) -> Figures:
             "the provider sets the pace",
         ),
         (
-            but(loop_lag_p99_ms=340, cpu_share=0.4),
+            but(loop_lag_p99_ms=340, loop_lag_mean_ms=60, cpu_share=0.4),
             "event_loop",
             "loop lag p99 340 ms; CPU 40 % of a core",
             "move synchronous work",
@@ -52,6 +54,13 @@ def but(**changes: float | None) -> Figures:
             "cpu",
             "CPU 99 % of a core; loop lag p99 340 ms",
             "--workers",
+        ),
+        (but(loop_lag_p99_ms=340), "none", "loop lag p99 340 ms", "nothing stands out"),
+        (
+            but(cpu_wait_share=0.4, cpu_share=0.5, loop_lag_p99_ms=340, loop_lag_mean_ms=60),
+            "machine",
+            "40 % of the time spent waiting for a core; CPU 50 % of a core; loop lag p99 340 ms",
+            "too few cores",
         ),
         (
             but(gc_share=0.22, loop_lag_p99_ms=90, cpu_share=0.95),
@@ -92,6 +101,8 @@ def but(**changes: float | None) -> Figures:
         "provider",
         "blocked-loop",
         "full-core",
+        "one-long-pause",
+        "machine-too-small",
         "gc-before-its-effects",
         "connections-before-admission",
         "disk",

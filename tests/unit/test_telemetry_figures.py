@@ -39,9 +39,11 @@ MODEL = ModelFigures(
 LOOP = LoopFigures(
     lag_p50_ms=1.0,
     lag_p99_ms=5.0,
+    lag_mean_ms=1.5,
     gc_paused_ms=0.0,
     gc_collections=0,
     cpu_s=0.0,
+    cpu_wait_s=0.0,
     rss_bytes=100,
     threads=3,
     observed_s=10.0,
@@ -161,12 +163,12 @@ def test_instances_of_one_server_are_one_line() -> None:
 
 
 def test_shares_of_gc_and_cpu_are_of_the_time_between_two_looks() -> None:
-    busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0)
+    busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0, cpu_wait_s=1.0)
     earlier, now = [process("a", 10.0, loop=LOOP)], [process("a", 15.0, loop=busy)]
 
     [one] = view_run(now, earlier).processes
 
-    assert (one.gc_share, one.cpu_share) == (0.1, 0.8)
+    assert (one.gc_share, one.cpu_share, one.cpu_wait_share) == (0.1, 0.8, 0.2)
 
 
 def test_a_process_without_telemetry_shows_no_readings() -> None:

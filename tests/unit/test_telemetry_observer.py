@@ -2,16 +2,12 @@
 
 import asyncio
 import gc
-import os
 import subprocess
 import sys
 import threading
-import warnings
-from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
-from fastapi import FastAPI
 
 from nemo_gym.telemetry import observer
 from nemo_gym.telemetry.observer import (
@@ -19,7 +15,6 @@ from nemo_gym.telemetry.observer import (
     RequestCounts,
     count_resident,
     driver_metrics,
-    observe_app_event_loop,
     observe_event_loop,
     observer_settings,
     request_counts,
@@ -207,6 +202,18 @@ async def test_two_loops_share_one_set_up_and_the_last_removes_it() -> None:
     assert driver_metrics() is None
 
 
+async def test_two_apps_on_one_loop_tell_its_lag_once() -> None:
+    with metering(interval_s=0.002) as metered:
+        async with observe_event_loop("server"), observe_event_loop("server"):
+            state = driver_metrics()
+            assert state is not None
+            await until(lambda: len(state.recent_lags) > 10)
+            [point] = metered.points("gym.event_loop.lag_ms")
+
+    assert len(state.lag_sources) == 1
+    assert len(state.recent_lags) < point.count
+
+
 async def test_a_second_start_registers_no_instrument_twice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -331,59 +338,3 @@ async def test_a_rollout_that_fails_or_is_cancelled_is_no_longer_resident() -> N
             await asyncio.gather(waiting, return_exceptions=True)
 
     assert state.driver.resident == 0
-
-
-async def test_an_app_keeps_the_lifespan_it_has() -> None:
-    seen: list[str] = []
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> Any:
-        seen.append(f"in:{request_counts() is not None}:{app.title}")
-        yield {"model": "loaded"}
-        seen.append(f"out:{request_counts() is not None}")
-
-    app = FastAPI(title="mcqa", lifespan=lifespan)
-    observe_app_event_loop(app, "server")
-    with metering():
-        async with app.router.lifespan_context(app) as state:
-            seen.append(str(state))
-
-    assert seen == ["in:True:mcqa", "{'model': 'loaded'}", "out:True"]
-    assert request_counts() is None
-
-
-async def test_a_lifespan_that_fails_still_ends_the_observation() -> None:
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> Any:
-        raise RuntimeError("no database")
-        yield
-
-    app = FastAPI(lifespan=lifespan)
-    observe_app_event_loop(app, "server")
-    with metering(), pytest.raises(RuntimeError, match="no database"):
-        async with app.router.lifespan_context(app):
-            pass
-
-    assert (request_counts(), observer._ACTIVE_LOOPS) == (None, 0)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-async def test_a_forked_child_observes_nothing_and_may_begin_anew() -> None:
-    callbacks = len(gc.callbacks)
-    with metering() as metered:
-        async with observe_event_loop("server"):
-            with warnings.catch_warnings():
-                # Newer Pythons warn that other threads are there; nothing here waits for them.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                pid = os.fork()
-            if pid == 0:
-                child = request_counts(), observer_settings(), observer._ACTIVE_LOOPS
-                clean = child == (None, None, 0) and len(gc.callbacks) == callbacks
-                again = observer._acquire_process_observer(metered.meter)
-                began = request_counts() is again.requests
-                os._exit(0 if clean and began else 1)
-            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
-            parent = request_counts()
-
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert parent is not None

@@ -9,6 +9,7 @@ __all__ = ["Bottleneck", "Diagnosis", "Figures", "diagnose"]
 Bottleneck = Literal[
     "provider_errors",
     "gc",
+    "machine",
     "cpu",
     "event_loop",
     "connections",
@@ -34,10 +35,14 @@ class Figures:
     """Of the calls to providers, the part that ended in an error or had to be tried again."""
     loop_lag_p99_ms: float | None = None
     """Of the process where it is largest."""
+    loop_lag_mean_ms: float | None = None
+    """A single long pause makes a p99 of few samples, but no mean."""
     gc_share: float | None = None
     """Of the wall time, the part spent in garbage collection, where it is largest."""
     cpu_share: float | None = None
     """Cores in use by the process that uses most: 1.0 is one core full."""
+    cpu_wait_share: float | None = None
+    """Of the wall time, the part in which a process was ready to run and had no core."""
     connection_wait_share: float | None = None
     """Of the time that rollouts ran, the part spent waiting for a connection."""
     commit_p99_ms: float | None = None
@@ -70,7 +75,7 @@ def diagnose(figures: Figures) -> Diagnosis:
     for rule in _RULES:
         if rule.holds(figures):
             return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), rule.advice)
-    shown = tuple(_PHRASES)
+    shown = tuple(name for name in _PHRASES if name != "loop_lag_mean_ms")
     if figures.loop_lag_p99_ms is None and figures.cpu_share is None:
         return Diagnosis("none", _evidence(figures, shown), _SWITCH_ON)
     return Diagnosis("none", _evidence(figures, shown), "nothing stands out")
@@ -114,12 +119,14 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "provider_share": lambda v: f"the provider took {_percent(v)} of the running time",
     "provider_errors_share": lambda v: f"{_percent(v)} of the provider's answers were errors",
     "loop_lag_p99_ms": lambda v: f"loop lag p99 {v:.0f} ms",
+    "loop_lag_mean_ms": lambda v: f"loop lag mean {v:.0f} ms",
     "gc_share": lambda v: f"garbage collection {_percent(v)} of the time",
     "cpu_share": lambda v: f"CPU {_percent(v)} of a core",
+    "cpu_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for a core",
     "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
 }
-_SLOW_LOOP = _least("loop_lag_p99_ms", 50)
+_SLOW_LOOP = _both(_least("loop_lag_p99_ms", 50), _least("loop_lag_mean_ms", 10))
 _FULL_CORE = _least("cpu_share", 0.85)
 _RULES: tuple[_Rule, ...] = (
     _Rule(
@@ -133,6 +140,12 @@ _RULES: tuple[_Rule, ...] = (
         _least("gc_share", 0.1),
         ("gc_share", "loop_lag_p99_ms", "cpu_share"),
         "keep fewer objects alive in servers and verifiers, or spread the load with --workers",
+    ),
+    _Rule(
+        "machine",
+        _least("cpu_wait_share", 0.25),
+        ("cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
+        "the machine has too few cores for what runs on it: run less beside it, or use more cores",
     ),
     _Rule(
         "cpu",

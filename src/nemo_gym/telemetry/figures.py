@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
@@ -92,11 +93,14 @@ class LoopFigures:
     lag_p50_ms: float | None
     """Of the last few minutes; None before the first sample."""
     lag_p99_ms: float | None
+    lag_mean_ms: float | None
     gc_paused_ms: float
     """Added up since telemetry began."""
     gc_collections: int
     cpu_s: float
     """User and system time of the process since it began."""
+    cpu_wait_s: float | None
+    """Time that the main thread was ready to run and had no core; None where it is not told."""
     rss_bytes: int
     threads: int
     observed_s: float
@@ -205,13 +209,22 @@ def _loop() -> LoopFigures | None:
     return LoopFigures(
         lag_p50_ms=_quantile(lags, 0.5),
         lag_p99_ms=_quantile(lags, 0.99),
+        lag_mean_ms=sum(lags) / len(lags) if lags else None,
         gc_paused_ms=observed.gc.paused_ms,
         gc_collections=sum(observed.gc.collections),
         cpu_s=times.user + times.system,
+        cpu_wait_s=_cpu_wait_s(),
         rss_bytes=memory.rss,
         threads=threads,
         observed_s=monotonic() - observed.began_at,
     )
+
+
+def _cpu_wait_s() -> float | None:
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float | None:

@@ -208,6 +208,7 @@ class _ProcessObserver:
         self.requests = RequestCounts()
         self.driver = DriverCounts()
         self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
+        self.lag_sources: dict[int, asyncio.Task[Any] | None] = {}
         self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
@@ -336,11 +337,21 @@ async def _sample(
         due = perf_counter() + interval_seconds
         await asyncio.sleep(interval_seconds)
         lag_ms = max(0.0, (perf_counter() - due) * 1000)
-        state.recent_lags.append(lag_ms)
+        if _speaks_for_its_loop(state):
+            state.recent_lags.append(lag_ms)
         swallowing(state.lag.record, lag_ms, attributes)
         swallowing(state.record_gc_pauses)
         if count_tasks:
             swallowing(state.tasks.set, len(asyncio.all_tasks()), attributes)
+
+
+def _speaks_for_its_loop(state: _ProcessObserver) -> bool:
+    """Return whether this sampler is the first of its loop: several apps may observe one."""
+    me, loop = asyncio.current_task(), id(asyncio.get_running_loop())
+    source = state.lag_sources.get(loop)
+    if source is None or source.done():
+        state.lag_sources[loop] = source = me
+    return source is me
 
 
 def _acquire_process_observer(meter: Any) -> _ProcessObserver:

@@ -47,7 +47,7 @@ class ServerView:
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """One process; the last four are None while telemetry is off there."""
+    """One process; all but its name and pid are None while telemetry is off there."""
 
     name: str
     pid: int
@@ -56,6 +56,9 @@ class ProcessView:
     gc_share: float | None
     cpu_share: float | None
     rss_bytes: int | None
+    lag_mean_ms: float | None = None
+    cpu_wait_share: float | None = None
+    """Of the wall time, the part in which it was ready to run and had no core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,10 @@ def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] 
         provider_share=_share(durations.total, ran) if durations and durations.count else None,
         provider_errors_share=_share(wasted, calls),
         loop_lag_p99_ms=_largest([p.lag_p99_ms for p in processes]),
+        loop_lag_mean_ms=_largest([p.lag_mean_ms for p in processes]),
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),
+        cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
         connection_wait_share=_share(window.total(lambda one: one.model.connection_waited_s), ran),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
@@ -196,21 +201,21 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
     loop, earlier = one.loop, before.loop if before else None
     if loop is None:
         return ProcessView(one.process, one.pid, None, None, None, None, None)
-    if earlier is None:
-        gc_ms, observed_s, cpu_s, seconds = (
-            loop.gc_paused_ms, loop.observed_s, loop.cpu_s, one.uptime_s,
-        )  # fmt: skip
-    else:
-        observed_s = seconds = _seconds(one, before)
-        gc_ms, cpu_s = loop.gc_paused_ms - earlier.gc_paused_ms, loop.cpu_s - earlier.cpu_s
+    observed_s = loop.observed_s if earlier is None else _seconds(one, before)
+    seconds = _seconds(one, before if earlier else None)
+    gc_ms = loop.gc_paused_ms - (earlier.gc_paused_ms if earlier else 0.0)
+    cpu_s = loop.cpu_s - (earlier.cpu_s if earlier else 0.0)
+    waited_s = (loop.cpu_wait_s or 0.0) - ((earlier.cpu_wait_s or 0.0) if earlier else 0.0)
     return ProcessView(
-        one.process,
-        one.pid,
-        loop.lag_p50_ms,
-        loop.lag_p99_ms,
-        _share(gc_ms / 1000, observed_s),
-        cpu_s / seconds if seconds > 0 else None,
-        loop.rss_bytes,
+        name=one.process,
+        pid=one.pid,
+        lag_p50_ms=loop.lag_p50_ms,
+        lag_p99_ms=loop.lag_p99_ms,
+        gc_share=_share(gc_ms / 1000, observed_s),
+        cpu_share=cpu_s / seconds if seconds > 0 else None,
+        rss_bytes=loop.rss_bytes,
+        lag_mean_ms=loop.lag_mean_ms,
+        cpu_wait_share=None if loop.cpu_wait_s is None else _share(waited_s, seconds),
     )
 
 

@@ -1,0 +1,76 @@
+"""The observer and what it lives in: an app's lifespan, a forked child."""
+
+import asyncio
+import gc
+import os
+import warnings
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from nemo_gym.telemetry import observer
+from nemo_gym.telemetry.observer import (
+    observe_app_event_loop,
+    observe_event_loop,
+    observer_settings,
+    request_counts,
+)
+from support.meters import metering
+
+
+async def test_an_app_keeps_the_lifespan_it_has() -> None:
+    seen: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> Any:
+        seen.append(f"in:{request_counts() is not None}:{app.title}")
+        yield {"model": "loaded"}
+        seen.append(f"out:{request_counts() is not None}")
+
+    app = FastAPI(title="mcqa", lifespan=lifespan)
+    observe_app_event_loop(app, "server")
+    with metering():
+        async with app.router.lifespan_context(app) as state:
+            seen.append(str(state))
+
+    assert seen == ["in:True:mcqa", "{'model': 'loaded'}", "out:True"]
+    assert request_counts() is None
+
+
+async def test_a_lifespan_that_fails_still_ends_the_observation() -> None:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> Any:
+        raise RuntimeError("no database")
+        yield
+
+    app = FastAPI(lifespan=lifespan)
+    observe_app_event_loop(app, "server")
+    with metering(), pytest.raises(RuntimeError, match="no database"):
+        async with app.router.lifespan_context(app):
+            pass
+
+    assert (request_counts(), observer._ACTIVE_LOOPS) == (None, 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+async def test_a_forked_child_observes_nothing_and_may_begin_anew() -> None:
+    callbacks = len(gc.callbacks)
+    with metering() as metered:
+        async with observe_event_loop("server"):
+            with warnings.catch_warnings():
+                # Newer Pythons warn that other threads are there; nothing here waits for them.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+            if pid == 0:
+                child = request_counts(), observer_settings(), observer._ACTIVE_LOOPS
+                clean = child == (None, None, 0) and len(gc.callbacks) == callbacks
+                again = observer._acquire_process_observer(metered.meter)
+                began = request_counts() is again.requests
+                os._exit(0 if clean and began else 1)
+            _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+            parent = request_counts()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert parent is not None
