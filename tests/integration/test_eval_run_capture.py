@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.eval_command import environ_of
-from support.eval_servers import COUNTER, TESTS, provider_process, env_start
+from support.eval_servers import COUNTER, TESTS, env_start, provider_process
 from support.gym_command import Ended, gym
 from support.rollouts import lines_of, text_of
 

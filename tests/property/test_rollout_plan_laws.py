@@ -4,11 +4,18 @@ import contextlib
 import json
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym.errors import InvalidRow
-from nemo_gym.rollouts.lines import NotAnObject, join_members, split_members, value_of
+from nemo_gym.rollouts.lines import (
+    NotAnObject,
+    join_members,
+    raw_value,
+    split_members,
+    value_of,
+)
 from nemo_gym.rollouts.pairs import PairTable
 from nemo_gym.rollouts.plan import PlannedRollout, Planner, PlanRequest, SourceRow
 
@@ -52,12 +59,15 @@ def test_an_object_written_over_several_lines_becomes_one_line(
     assert json.loads(line) == value
 
 
-@given(st.text(st.characters(categories=["Cs", "L"]), min_size=1))
+@given(st.lists(st.sampled_from(["\ud83d", "\ude00", "a", "é"]), min_size=1).map("".join))
+@example("\ud83d")
+@example("\ude00 ")
 def test_half_a_character_is_kept_as_the_escape_it_was(text: str) -> None:
-    members = split_members(json.dumps({"text": text, text: 1}).encode())
+    line = json.dumps({"text": text, text: 1}).encode()
+    members = split_members(line)
 
-    assert json.loads(join_members(members)) == {"text": text, text: 1}
-    assert value_of(members["text"]) == text
+    assert json.loads(join_members(members)) == json.loads(line)
+    assert value_of(members["text"]) == json.loads(line)["text"]
 
 
 def as_strict_object(data: bytes) -> dict[str, Any] | None:
@@ -82,6 +92,18 @@ def test_bytes_are_read_as_an_object_exactly_when_they_are_one(data: bytes) -> N
         found = None
 
     assert found == as_strict_object(data)
+
+
+@pytest.mark.parametrize("text", ["[\ud83d]", '{"\ud83d": NaN}', '{"\ud83d"', "\ud83d"])
+def test_half_a_character_excuses_nothing_else(text: str) -> None:
+    line = text.encode("ascii", "backslashreplace")
+
+    with pytest.raises(NotAnObject):
+        split_members(line)
+
+
+def test_numbers_beyond_64_bits_are_kept() -> None:
+    assert raw_value({"n": 2**70}) == b'{"n": 1180591620717411303424}'
 
 
 @given(

@@ -12,7 +12,7 @@ from typing import Any
 
 from support.eval_command import environ_of
 
-__all__ = ["COUNTER", "TESTS", "provider_process", "env_start"]
+__all__ = ["COUNTER", "TESTS", "env_start", "provider_process"]
 
 TESTS = Path(__file__).parent.parent
 COUNTER = str(TESTS / "fixtures" / "placement")

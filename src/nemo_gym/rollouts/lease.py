@@ -15,7 +15,7 @@ from types import TracebackType
 import orjson
 
 from nemo_gym.errors import RunConflict
-from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.rollouts.unusable import output_unusable
 
@@ -60,12 +60,15 @@ class CaptureIds:
 class FileLease:
     """A file held while its run lives; `close` removes it."""
 
-    def __init__(self, path: Path, fd: int, content: Mapping[str, object]) -> None:
+    def __init__(
+        self, path: Path, fd: int, content: Mapping[str, object], disk: Disk = REAL_DISK
+    ) -> None:
         self.path = path
+        self._disk = disk
         self._fd = fd
         try:
-            REAL_DISK.truncate(self._fd, 0)
-            REAL_DISK.write_at(self._fd, orjson.dumps(content), 0)
+            disk.truncate(self._fd, 0)
+            disk.write_at(self._fd, orjson.dumps(content), 0)
         except BaseException:
             self.close()
             raise
@@ -73,8 +76,8 @@ class FileLease:
     def close(self) -> None:
         """Let go; doing so twice is no error."""
         if self._fd >= 0:
-            REAL_DISK.unlink(self.path)
-            REAL_DISK.close(self._fd)
+            self._disk.unlink(self.path)
+            self._disk.close(self._fd)
             self._fd = -1
 
     def __enter__(self) -> "FileLease":
@@ -99,49 +102,49 @@ class _Taken:
     """What the one who holds it wrote there."""
 
 
-def _take(path: Path) -> _Taken:
+def _take(path: Path, disk: Disk) -> _Taken:
     """Hold `path` if nobody does; raises `OSError`."""
     while True:
-        fd = REAL_DISK.open_read_write(path)
+        fd = disk.open_read_write(path)
         try:
-            held = _lock(fd)
+            held = _lock(fd, disk)
             # Whoever let go meanwhile removed the name: then this is a file nobody will find.
-            found = REAL_DISK.state(fd).links > 0
-            content = {} if held else _content(fd)
+            found = disk.state(fd).links > 0
+            content = {} if held else _content(fd, disk)
         except BaseException:
-            REAL_DISK.close(fd)
+            disk.close(fd)
             raise
         if held and found:
             return _Taken(fd, content)
-        REAL_DISK.close(fd)
+        disk.close(fd)
         if not held:
             return _Taken(-1, content)
 
 
-def _lock(fd: int) -> bool:
+def _lock(fd: int, disk: Disk) -> bool:
     try:
-        return REAL_DISK.locks.try_exclusive(fd)
+        return disk.locks.try_exclusive(fd)
     except OSError as error:
         if says_no_locks(error):
             return True  # nothing can be held here, so nothing is refused
         raise
 
 
-def _content(fd: int) -> Mapping[str, object]:
+def _content(fd: int, disk: Disk) -> Mapping[str, object]:
     try:
-        value = orjson.loads(REAL_DISK.read_at(fd, REAL_DISK.state(fd).size, 0))
+        value = orjson.loads(disk.read_at(fd, disk.state(fd).size, 0))
     except orjson.JSONDecodeError:  # taken just now, not written yet
         return {}
     return value if isinstance(value, dict) else {}
 
 
-def hold_output(lock: Path, holder: Holder) -> FileLease:
+def hold_output(lock: Path, holder: Holder, *, disk: Disk = REAL_DISK) -> FileLease:
     """Hold a run's files; raises `RunConflict`, or `OutputUnusable` when nothing can be made."""
     try:
-        REAL_DISK.make_directory(lock.parent)
-        taken = _take(lock)
+        disk.make_directory(lock.parent)
+        taken = _take(lock, disk)
         if taken.fd >= 0:
-            return FileLease(lock, taken.fd, asdict(holder))
+            return FileLease(lock, taken.fd, asdict(holder), disk)
     except OSError as error:
         mend = "give --output a path in a directory that can be written"
         raise output_unusable("the output cannot be written", error, lock, mend) from error
@@ -152,42 +155,44 @@ def hold_output(lock: Path, holder: Holder) -> FileLease:
     )
 
 
-def hold_capture_ids(capture_dir: Path, ids: CaptureIds, holder: Holder) -> FileLease | None:
+def hold_capture_ids(
+    capture_dir: Path, ids: CaptureIds, holder: Holder, *, disk: Disk = REAL_DISK
+) -> FileLease | None:
     """Hold the capture ids of a run in a capture directory; None where nothing can be made there.
 
     Raises `RunConflict` when a live run in that directory may write one of them.
     """
     folder = capture_dir / _HIDDEN / "runs"
     try:
-        REAL_DISK.make_directory(folder)
-        guard = REAL_DISK.open_read_write(folder / "guard.lock")
+        disk.make_directory(folder)
+        guard = disk.open_read_write(folder / "guard.lock")
     except OSError:
         return None  # the servers say what is wrong with the directory
     try:
-        _lock_waiting(guard)
+        _lock_waiting(guard, disk)
         for path in sorted(folder.glob("*.json")):
-            _refuse_overlap(path, ids, capture_dir)
+            _refuse_overlap(path, ids, capture_dir, disk)
         path = folder / f"{uuid.uuid4().hex}.json"
         content = {**asdict(holder), "tasks": ids.tasks, "explicit": sorted(ids.explicit)}
-        return FileLease(path, _take(path).fd, content)
+        return FileLease(path, _take(path, disk).fd, content, disk)
     finally:
-        REAL_DISK.close(guard)
+        disk.close(guard)
 
 
-def _lock_waiting(fd: int) -> None:
+def _lock_waiting(fd: int, disk: Disk) -> None:
     try:
-        REAL_DISK.locks.lock_exclusive(fd)
+        disk.locks.lock_exclusive(fd)
     except OSError as error:
         if not says_no_locks(error):
             raise
 
 
-def _refuse_overlap(path: Path, ids: CaptureIds, capture_dir: Path) -> None:
+def _refuse_overlap(path: Path, ids: CaptureIds, capture_dir: Path, disk: Disk) -> None:
     """Raise when a live run holds an id of `ids`; a lease whose run is gone is removed."""
-    taken = _take(path)
+    taken = _take(path, disk)
     if taken.fd >= 0:
-        REAL_DISK.unlink(path)
-        REAL_DISK.close(taken.fd)
+        disk.unlink(path)
+        disk.close(taken.fd)
         return
     content = taken.content
     tasks, explicit = content.get("tasks"), content.get("explicit")

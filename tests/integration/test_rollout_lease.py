@@ -1,0 +1,87 @@
+"""What a live run holds, who is refused, and what a run that is gone leaves behind."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.errors import OutputUnusable, RunConflict
+from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
+from support.disks import LocklessDisk
+
+HOLDER = Holder("/results/x.jsonl", "2026-01-01T00:00:00+00:00", 77, "here")
+ALL = CaptureIds((0, 9), frozenset())
+
+ranges = st.none() | st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted).map(tuple)
+ids = st.builds(CaptureIds, ranges, st.frozensets(st.sampled_from(["a", "b", "c"]), max_size=2))
+
+
+@given(ids, ids)
+def test_runs_overlap_exactly_when_they_have_an_id_in_common(
+    one: CaptureIds, other: CaptureIds
+) -> None:
+    def spelled(ids: CaptureIds) -> set[str]:
+        low, high = ids.tasks or (1, 0)
+        return {str(task) for task in range(low, high + 1)} | ids.explicit
+
+    assert one.overlaps(other) == other.overlaps(one) == bool(spelled(one) & spelled(other))
+
+
+def test_what_is_held_is_free_after_it_is_let_go(tmp_path: Path) -> None:
+    lock = tmp_path / "x_run.lock"
+    with hold_output(lock, HOLDER), pytest.raises(RunConflict, match="process 77 on here"):
+        hold_output(lock, HOLDER)
+
+    hold_output(lock, HOLDER).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_held_is_free_and_its_lease_is_removed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path\n"
+        "from nemo_gym.rollouts.lease import *\n"
+        "holder = Holder('/x', 'now', 1, 'h')\n"
+        f"folder, ids = Path({str(tmp_path)!r}), CaptureIds((0, 5), frozenset())\n"
+        "held = hold_output(folder / 'x_run.lock', holder), hold_capture_ids(folder, ids, holder)\n"
+        "print('held', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with pytest.raises(RunConflict):
+        hold_output(tmp_path / "x_run.lock", HOLDER)
+    with pytest.raises(RunConflict):
+        hold_capture_ids(tmp_path, ALL, HOLDER)
+    process.kill()
+    process.communicate()
+
+    hold_output(tmp_path / "x_run.lock", HOLDER).close()
+    lease = hold_capture_ids(tmp_path, ALL, HOLDER)
+    assert lease is not None
+    lease.close()
+    assert [path.name for path in (tmp_path / ".nemo_gym" / "runs").iterdir()] == ["guard.lock"]
+
+
+def test_where_files_cannot_be_locked_nobody_is_refused(tmp_path: Path) -> None:
+    disk = LocklessDisk()
+    with hold_output(tmp_path / "x_run.lock", HOLDER, disk=disk):
+        hold_output(tmp_path / "x_run.lock", HOLDER, disk=disk).close()
+    one = hold_capture_ids(tmp_path, ALL, HOLDER, disk=disk)
+
+    two = hold_capture_ids(tmp_path, ALL, HOLDER, disk=disk)
+
+    assert one is not None
+    assert two is not None
+    two.close()
+    one.close()
+
+
+def test_a_lease_that_cannot_be_made_is_a_mistake_for_the_output_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(OutputUnusable):
+        hold_output(tmp_path / "file" / "x_run.lock", HOLDER)
+    assert hold_capture_ids(tmp_path / "file", ALL, HOLDER) is None
