@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.config.load import ConfigRequest, check_run_config, load_run_config
+from nemo_gym.config.load import (
+    ConfigRequest,
+    check_run_config,
+    load_run_config,
+    require_servers,
+)
 from nemo_gym.config.schema import root_settings
 from nemo_gym.errors import ConfigMistake
 from support.config_files import MODEL, ask, write_root
@@ -115,6 +120,14 @@ def test_a_value_read_from_a_secret_variable_is_secret_under_any_key(tmp_path: P
 
     assert config.hidden()["x"] == "***"
     assert config.hidden()["y"] == "Springfield"
+
+
+def test_a_run_without_servers_can_be_refused(tmp_path: Path) -> None:
+    write_root(tmp_path)
+
+    require_servers(load_run_config(ask(tmp_path)))
+    with pytest.raises(ConfigMistake, match="nothing to start"):
+        require_servers(load_run_config(ask(tmp_path, resources_servers=(), model_types=())))
 
 
 def test_credentials_that_no_server_of_the_run_wants_need_not_resolve(tmp_path: Path) -> None:
