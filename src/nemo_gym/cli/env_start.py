@@ -9,7 +9,7 @@ import time
 import click
 
 from nemo_gym.cli.options import config_options
-from nemo_gym.config.load import ConfigRequest, load_run_config
+from nemo_gym.config.load import ConfigRequest, load_run_config, require_servers
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.runtime.console import follow_consoles
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
@@ -41,6 +41,7 @@ def start(request: ConfigRequest, workers: int, *, one_process_each: bool) -> No
     """Start the servers of an environment; keep them until Ctrl-C or 'gym env stop'."""
     began = time.monotonic()
     config = load_run_config(request)
+    require_servers(config)
     for number, server in enumerate(config.servers, 1):
         click.echo(f"[{number}] {server.name} ({server.kind}/{server.implementation})")
     options = RunOptions(
