@@ -55,6 +55,12 @@ def but(**changes: float | None) -> Figures:
             "CPU 99 % of a core; loop lag p99 340 ms",
             "--workers",
         ),
+        (
+            but(cpu_wait_share=0.4, cpu_share=0.1),
+            "none",
+            "40 % of the time spent waiting for a core",
+            "nothing stands out",
+        ),
         (but(loop_lag_p99_ms=340), "none", "loop lag p99 340 ms", "nothing stands out"),
         (
             but(cpu_wait_share=0.4, cpu_share=0.5, loop_lag_p99_ms=340, loop_lag_mean_ms=60),
@@ -101,6 +107,7 @@ def but(**changes: float | None) -> Figures:
         "provider",
         "blocked-loop",
         "full-core",
+        "waits-for-a-core-with-time-to-spare",
         "one-long-pause",
         "machine-too-small",
         "gc-before-its-effects",

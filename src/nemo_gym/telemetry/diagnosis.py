@@ -128,6 +128,14 @@ _PHRASES: dict[str, Callable[[float], str]] = {
 }
 _SLOW_LOOP = _both(_least("loop_lag_p99_ms", 50), _least("loop_lag_mean_ms", 10))
 _FULL_CORE = _least("cpu_share", 0.85)
+
+
+def _starved(figures: Figures) -> bool:
+    # Waiting for a core slows a run down only where the loop has no time left to catch up.
+    used, waited = figures.cpu_share, figures.cpu_wait_share
+    return used is not None and waited is not None and waited >= 0.25 and used + waited >= 0.85
+
+
 _RULES: tuple[_Rule, ...] = (
     _Rule(
         "provider_errors",
@@ -143,7 +151,7 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "machine",
-        _least("cpu_wait_share", 0.25),
+        _starved,
         ("cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
         "the machine has too few cores for what runs on it: run less beside it, or use more cores",
     ),

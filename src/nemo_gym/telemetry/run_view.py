@@ -143,7 +143,7 @@ def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] 
     driving = [one.rollouts for one in now if one.rollouts is not None]
     return Figures(
         admission_wait_share=_share(waited, waited + ran),
-        active=sum(r.active for r in driving) if driving else None,
+        active=sum(r.active for r in driving) or None,
         provider_p50_s=None if durations is None else durations.quantile(0.5),
         provider_share=_share(durations.total, ran) if durations and durations.count else None,
         provider_errors_share=_share(wasted, calls),
