@@ -4,15 +4,14 @@ Kept is the body with its content encoding undone, up to a limit. Where the byte
 encoding says, they are kept as they came.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nemo_gym.wire.encoding import ContentDecoder, UndecodableBody
 
 __all__ = ["BodyTap", "TappedBody"]
 
 
-@dataclass(frozen=True, slots=True)
-class TappedBody:
+class TappedBody(NamedTuple):
     """One body."""
 
     data: bytes
@@ -29,7 +28,7 @@ class BodyTap:
     __slots__ = ("_data", "_decoder", "_encoded", "_limit", "_truncated", "_undecodable")
 
     def __init__(self, encodings: list[str], limit: int) -> None:
-        self._data = bytearray()
+        self._data: bytes | bytearray = b""
         self._limit = limit
         self._truncated = False
         self._decoder: ContentDecoder | None = None
@@ -51,11 +50,17 @@ class BodyTap:
         if self._encoded is not None:
             chunk = self._decoded(self._encoded, chunk)
         room = self._limit - len(self._data)
+        kept = chunk
         if len(chunk) > room:
             self._truncated = True
-            self._data += chunk[:room]
-        else:
-            self._data += chunk
+            kept = chunk[:room]
+        if not self._data:
+            # A body in one piece, as most are, is never copied.
+            self._data = kept
+        elif kept:
+            if isinstance(self._data, bytes):
+                self._data = bytearray(self._data)
+            self._data += kept
         return chunk
 
     def _decoded(self, encoded: bytearray, chunk: bytes) -> bytes:

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import secrets
 import threading
-from collections import Counter
 from functools import lru_cache
 
 from nemo_gym.capture.layout import Layout
@@ -38,7 +37,7 @@ class Claims:
         self._disk = disk
         self._mutex = threading.Lock()
         self._fds: list[int] = []
-        self._counts: Counter[RolloutId] = Counter()
+        self._counts: dict[RolloutId, int] = {}
         self._lost: set[RolloutId] = set()
         self._enabled = True
 
@@ -56,18 +55,18 @@ class Claims:
     def take(self, rollout_id: RolloutId) -> None:
         """Say that one more call of the rollout is under way. Never raises."""
         with self._mutex:
-            self._counts[rollout_id] += 1
-            if self._counts[rollout_id] == 1:
+            before = self._counts.get(rollout_id, 0)
+            self._counts[rollout_id] = before + 1
+            if before == 0:
                 self._hold(rollout_id, _UNDER_WAY)
 
     def drop(self, rollout_id: RolloutId) -> None:
         """Say that one call of the rollout has ended. Never raises."""
         with self._mutex:
-            if rollout_id not in self._counts:
-                return
-            self._counts[rollout_id] -= 1
-            if self._counts[rollout_id] == 0:
-                del self._counts[rollout_id]
+            left = self._counts.pop(rollout_id, 0) - 1
+            if left > 0:
+                self._counts[rollout_id] = left
+            elif left == 0:
                 self._let_go(rollout_id)
 
     def hold_lost(self, rollout_id: RolloutId) -> None:

@@ -8,20 +8,20 @@ from collections.abc import Iterable
 __all__ = ["client_assistant_message_id", "client_session_id"]
 
 # Sent by Claude Code, Codex and opencode, then the plain spellings; the first that is there counts.
-_SESSION = (
-    b"x-claude-code-session-id",
-    b"session_id",
-    b"session-id",
-    b"conversation_id",
-    b"x-opencode-session",
-    b"x-client-session-id",
-    b"x-session-id",
-)
-_ASSISTANT_MESSAGE = (
-    b"x-client-assistant-message-id",
-    b"x-assistant-message-id",
-    b"x-opencode-request",
-)
+_SESSION = {
+    b"x-claude-code-session-id": 0,
+    b"session_id": 1,
+    b"session-id": 2,
+    b"conversation_id": 3,
+    b"x-opencode-session": 4,
+    b"x-client-session-id": 5,
+    b"x-session-id": 6,
+}
+_ASSISTANT_MESSAGE = {
+    b"x-client-assistant-message-id": 0,
+    b"x-assistant-message-id": 1,
+    b"x-opencode-request": 2,
+}
 _LONGEST = 200
 
 
@@ -35,11 +35,13 @@ def client_assistant_message_id(headers: Iterable[tuple[bytes, bytes]]) -> str |
     return _first(headers, _ASSISTANT_MESSAGE)
 
 
-def _first(headers: Iterable[tuple[bytes, bytes]], names: tuple[bytes, ...]) -> str | None:
-    """Return the value of the first of `names` that has a usable one."""
-    found = {name: value for name, value in headers if name in names}
-    for name in names:
-        text = found.get(name, b"").decode("latin-1").strip()
-        if text and len(text) <= _LONGEST and text.isascii() and text.isprintable():
-            return text
-    return None
+def _first(headers: Iterable[tuple[bytes, bytes]], names: dict[bytes, int]) -> str | None:
+    """Return the usable value of the name that comes first in `names`."""
+    best, place = None, len(names)
+    for name, value in headers:
+        rank = names.get(name)
+        if rank is not None and rank < place:
+            text = value.decode("latin-1").strip()
+            if text and len(text) <= _LONGEST and text.isascii() and text.isprintable():
+                best, place = text, rank
+    return best

@@ -69,13 +69,7 @@ def exchange_line(
         "status_code": tapped.status,
         "error_category": category,
     }
-    optional: dict[str, object] = {"request_raw": request.raw, "response_raw": response.raw}
-    optional |= _of_facts(facts) if facts is not None else {}
-    optional["client_session_id"] = tapped.client_session_id
-    optional["client_assistant_message_id"] = tapped.client_assistant_message_id
-    optional |= _attempts(facts) if facts is not None else {}
-    optional["notes"] = _notes(tapped, facts) or None
-    present = dumps({key: value for key, value in optional.items() if value is not None})
+    optional = dumps(_optional(tapped, facts, request, response))
     line = b"".join(
         (
             orjson.dumps(head)[:-1],
@@ -83,7 +77,7 @@ def exchange_line(
             request.json,
             b',"response":',
             response.json,
-            b"}" if present == b"{}" else b"," + present[1:],
+            b"}" if optional == b"{}" else b"," + optional[1:],
         )
     )
     return ExchangeLine(line, category, _usage(tapped, response.body))
@@ -115,20 +109,23 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _of_facts(facts: CallFacts) -> dict[str, object]:
-    statuses = [a.status for a in facts.attempts if a.status is not None]
-    return {
-        "response_source": facts.source,
-        "upstream_attempted": bool(facts.attempts),
-        "upstream_status_code": statuses[-1] if statuses else None,
-        "local_response_reason": facts.local_reason,
-    }
-
-
-def _attempts(facts: CallFacts) -> dict[str, object]:
-    if len(facts.attempts) < 2:
-        return {}
-    return {"upstream_attempts": [_attempt(attempt) for attempt in facts.attempts]}
+def _optional(
+    tapped: Tapped, facts: CallFacts | None, request: _Stored, response: _Stored
+) -> dict[str, object]:
+    """Return the keys that a line has only where there is something to say, in order."""
+    optional: dict[str, object] = {"request_raw": request.raw, "response_raw": response.raw}
+    if facts is not None:
+        statuses = [a.status for a in facts.attempts if a.status is not None]
+        optional["response_source"] = facts.source
+        optional["upstream_attempted"] = bool(facts.attempts)
+        optional["upstream_status_code"] = statuses[-1] if statuses else None
+        optional["local_response_reason"] = facts.local_reason
+    optional["client_session_id"] = tapped.client_session_id
+    optional["client_assistant_message_id"] = tapped.client_assistant_message_id
+    if facts is not None and len(facts.attempts) > 1:
+        optional["upstream_attempts"] = [_attempt(attempt) for attempt in facts.attempts]
+    optional["notes"] = _notes(tapped, facts) or None
+    return {key: value for key, value in optional.items() if value is not None}
 
 
 def _attempt(attempt: UpstreamAttempt) -> dict[str, object]:
@@ -144,12 +141,21 @@ def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
         notes |= tapped.stream.notes
     if tapped.phase is not None:
         notes["phase"] = tapped.phase.value
-    bodies = {"request": tapped.request, "response": tapped.response}
-    truncated = {name: body for name, body in bodies.items() if body.truncated_at is not None}
-    if truncated:
-        notes["truncated_at"] = next(iter(truncated.values())).truncated_at
-        notes["truncated_bodies"] = list(truncated)
-    undecodable = [name for name, body in bodies.items() if body.undecodable is not None]
+    notes |= _notes_on_bodies(tapped)
+    return notes
+
+
+def _notes_on_bodies(tapped: Tapped) -> dict[str, object]:
+    request, response = tapped.request, tapped.response
+    limit = request.truncated_at if request.truncated_at is not None else response.truncated_at
+    if limit is None and request.undecodable is None and response.undecodable is None:
+        return {}
+    notes: dict[str, object] = {}
+    bodies = (("request", request), ("response", response))
+    if limit is not None:
+        notes["truncated_at"] = limit
+        notes["truncated_bodies"] = [n for n, body in bodies if body.truncated_at is not None]
+    undecodable = [name for name, body in bodies if body.undecodable is not None]
     if undecodable:
         notes["undecodable_body"] = undecodable
     return notes

@@ -6,7 +6,7 @@ dot never counts as one.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,8 +21,7 @@ RolloutOfScope = Callable[[Scope], RolloutId | None]
 """Names the rollout of a call that came without a prefix; None leaves it without one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(NamedTuple):
     """A request as the server's own routes know it."""
 
     scope: Scope
@@ -31,8 +30,7 @@ class Routed:
     """Without the prefix, undecoded, without a query."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A request that goes no further."""
 
     status: int

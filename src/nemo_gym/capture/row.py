@@ -2,16 +2,14 @@
 
 import asyncio
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nemo_gym.ids import RolloutId
 
 __all__ = ["Claim", "Row", "RowStore"]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One model call, encoded; its line goes to the file as it is."""
 
     rollout_id: RolloutId

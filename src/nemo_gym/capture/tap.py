@@ -26,9 +26,9 @@ and does with each message what the verdict says:
 the assembled object.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from nemo_gym.capture.body import BodyTap, TappedBody
 from nemo_gym.capture.client_ids import client_assistant_message_id, client_session_id
@@ -76,8 +76,7 @@ class Request:
     headers: Headers = field(default_factory=list[tuple[bytes, bytes]])
 
 
-@dataclass(frozen=True, slots=True)
-class Tapped:
+class Tapped(NamedTuple):
     """One call as it crossed the boundary."""
 
     dialect: Dialect
@@ -118,7 +117,7 @@ class ExchangeTap:
         self._started_at = started_at
         self._began = now
         self._limit = body_limit
-        self._request = BodyTap(_encodings(request.headers), body_limit)
+        self._request = BodyTap(_head(request.headers).encodings, body_limit)
         self._response: BodyTap | None = None
         self._status: int | None = None
         self._declared: int | None = None
@@ -140,10 +139,11 @@ class ExchangeTap:
         """Take the head of the response."""
         if self.committed:
             return Verdict.SEND
+        head = _head(headers)
         self._status = status
-        self._declared = _content_length(headers)
-        self._response = BodyTap(_encodings(headers), self._limit)
-        self._is_stream = _is_event_stream(headers)
+        self._declared = head.length
+        self._response = BodyTap(head.encodings, self._limit)
+        self._is_stream = head.is_events
         self._bodiless = (
             self._call.method == "HEAD" or status < 200 or status in _NO_BODY or self._declared == 0
         )
@@ -224,22 +224,27 @@ class ExchangeTap:
         return None if first is None else (first - self._began) * 1000
 
 
-def _values(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
-    return [value for key, value in headers if key.lower() == name]
+class _Head(NamedTuple):
+    """What the headers of a message say about its body."""
+
+    encodings: list[str]
+    length: int | None
+    is_events: bool | None
+    """Whether it is an event stream; None when they leave it open."""
 
 
-def _encodings(headers: Headers) -> list[str]:
-    return parse_encodings(_values(headers, b"content-encoding"))
-
-
-def _content_length(headers: Headers) -> int | None:
-    values = _values(headers, b"content-length")
-    return int(values[0]) if values and values[0].strip().isdigit() else None
-
-
-def _is_event_stream(headers: Headers) -> bool | None:
-    """Say whether the headers announce events; None when they leave it open."""
-    media = b"".join(_values(headers, b"content-type")[:1]).partition(b";")[0].strip().lower()
-    if media == b"text/event-stream":
-        return True
-    return False if media.endswith(b"json") else None
+def _head(headers: Headers) -> _Head:
+    encodings: list[bytes] = []
+    length, media = None, b""
+    for name, value in headers:
+        match name.lower():
+            case b"content-encoding":
+                encodings.append(value)
+            case b"content-length" if value.strip().isdigit():
+                length = int(value)
+            case b"content-type":
+                media = value.partition(b";")[0].strip().lower()
+            case _:
+                pass
+    is_events = media == b"text/event-stream" or (False if media.endswith(b"json") else None)
+    return _Head(parse_encodings(encodings) if encodings else [], length, is_events)
