@@ -69,7 +69,7 @@ def exchange_line(
         "status_code": tapped.status,
         "error_category": category,
     }
-    optional = dumps(_optional(tapped, facts, request, response))
+    optional = _optional(tapped, facts, request, response)
     line = b"".join(
         (
             orjson.dumps(head)[:-1],
@@ -77,7 +77,7 @@ def exchange_line(
             request.json,
             b',"response":',
             response.json,
-            b"}" if optional == b"{}" else b"," + optional[1:],
+            b"," + dumps(optional)[1:] if optional else b"}",
         )
     )
     return ExchangeLine(line, category, _usage(tapped, response.body))
@@ -113,19 +113,36 @@ def _optional(
     tapped: Tapped, facts: CallFacts | None, request: _Stored, response: _Stored
 ) -> dict[str, object]:
     """Return the keys that a line has only where there is something to say, in order."""
-    optional: dict[str, object] = {"request_raw": request.raw, "response_raw": response.raw}
+    optional: dict[str, object] = {}
+    if request.raw is not None:
+        optional["request_raw"] = request.raw
+    if response.raw is not None:
+        optional["response_raw"] = response.raw
     if facts is not None:
-        statuses = [a.status for a in facts.attempts if a.status is not None]
-        optional["response_source"] = facts.source
-        optional["upstream_attempted"] = bool(facts.attempts)
-        optional["upstream_status_code"] = statuses[-1] if statuses else None
-        optional["local_response_reason"] = facts.local_reason
-    optional["client_session_id"] = tapped.client_session_id
-    optional["client_assistant_message_id"] = tapped.client_assistant_message_id
+        optional |= _of_facts(facts)
+    if tapped.client_session_id is not None:
+        optional["client_session_id"] = tapped.client_session_id
+    if tapped.client_assistant_message_id is not None:
+        optional["client_assistant_message_id"] = tapped.client_assistant_message_id
     if facts is not None and len(facts.attempts) > 1:
         optional["upstream_attempts"] = [_attempt(attempt) for attempt in facts.attempts]
-    optional["notes"] = _notes(tapped, facts) or None
-    return {key: value for key, value in optional.items() if value is not None}
+    notes = _notes(tapped, facts)
+    if notes:
+        optional["notes"] = notes
+    return optional
+
+
+def _of_facts(facts: CallFacts) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if facts.source is not None:
+        found["response_source"] = facts.source
+    found["upstream_attempted"] = bool(facts.attempts)
+    statuses = [a.status for a in facts.attempts if a.status is not None]
+    if statuses:
+        found["upstream_status_code"] = statuses[-1]
+    if facts.local_reason is not None:
+        found["local_response_reason"] = facts.local_reason
+    return found
 
 
 def _attempt(attempt: UpstreamAttempt) -> dict[str, object]:
