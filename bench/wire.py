@@ -119,7 +119,12 @@ def responses_stream() -> list[bytes]:
     text = "".join(f" {WORDS[i % 12]}" for i in range(CHUNKS))
     item = {"id": "msg_1", "type": "message", "role": "assistant"}
     done = {**item, "content": [{"type": "output_text", "text": text, "annotations": []}]}
-    response = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+    response: dict[str, object] = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "in_progress",
+        "output": [],
+    }
     deltas = [
         event(
             {

@@ -4,7 +4,7 @@ A body that is one JSON object is checked and put into the line as it came: numb
 order and escapes stay. Parsing and dumping 58 KB costs ten times as much as this check.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,8 +25,7 @@ _DECODER = msgspec.json.Decoder(_Peek)
 _LINE_ENDS = b"\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedBody:
+class EmbeddedBody(NamedTuple):
     """One JSON object, ready to stand in a line."""
 
     json: bytes
