@@ -1,7 +1,10 @@
 """What model calls, capture, rollouts, tools and the transport leave in the numbers."""
 
+import asyncio
+
 import pytest
 
+from nemo_gym.errors import CallTimeout, ConnectionLost
 from nemo_gym.telemetry.live import LiveCounts, live_counts
 from nemo_gym.telemetry.model_calls import count_tokens, model_call_started
 from nemo_gym.telemetry.recorded import Recorded
@@ -80,6 +83,66 @@ def test_an_exported_call_has_duration_first_chunk_retries_and_error_by_model() 
     assert counts(recorded.model_first_chunk) == [(CALL, 1)]
     assert counts(recorded.model_retries) == [({**of_model, "error.type": "429"}, 1)]
     assert counts(recorded.model_errors) == [({**of_model, "error.type": "stream_truncated"}, 1)]
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (200, None),
+        (429, "rate_limit"),
+        (401, "auth"),
+        (404, "not_found"),
+        (422, "client_error"),
+        (504, "timeout"),
+        (529, "upstream_error"),
+    ],
+)
+def test_an_error_status_is_the_error_of_the_call(status: int, error: str | None) -> None:
+    with metering() as metered:
+        with model_call_started("openai", "gpt-5") as call:
+            call.answered(status, stream=False)
+            call.first_chunk()
+        recorded = metered.exporting.recorded
+
+    [(labels, _)] = counts(recorded.model_duration)
+    assert labels.get("error.type") == error
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [
+        (ConnectionLost("gone", response_started=True), "connection"),
+        (CallTimeout("idle"), "timeout"),
+        (asyncio.CancelledError(), "cancelled"),
+        (KeyError("bug"), "exception"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else value,
+)
+def test_what_breaks_a_call_is_its_error_and_passes_through(
+    raised: BaseException, error: str
+) -> None:
+    def break_off() -> None:
+        with model_call_started("openai", "gpt-5") as call:
+            call.answered(200, stream=True)
+            raise raised
+
+    changes = Changes()
+    with metering() as metered, pytest.raises(type(raised)):
+        break_off()
+
+    [(labels, _)] = counts(metered.exporting.recorded.model_duration)
+    assert labels["error.type"] == error
+    assert changes.since() == {"model_calls": 1, "model_errors": 1}
+
+
+def test_what_the_server_says_of_a_failure_wins_over_what_follows_from_it() -> None:
+    with metering() as metered:
+        with model_call_started("openai", "gpt-5") as call:
+            call.failed("connection")
+            call.failed("exception")
+        recorded = metered.exporting.recorded
+
+    assert [labels["error.type"] for labels, _ in counts(recorded.model_errors)] == ["connection"]
 
 
 def test_a_call_that_is_no_stream_has_no_time_to_first_chunk() -> None:

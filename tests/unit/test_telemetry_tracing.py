@@ -8,6 +8,7 @@ import pytest
 from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.sdk import OtelBridge
 from nemo_gym.telemetry.tracing import NoSpan, begin_span, extract, inject, span, tracer
+from nemo_gym.telemetry.work import tool_call_ended
 from support.spans import by_name, tracing_on
 
 Headers = list[tuple[bytes, bytes]]
@@ -175,6 +176,27 @@ def test_a_call_to_a_provider_is_a_client_span_of_the_running_one() -> None:
     assert ended.attributes["gen_ai.provider.name"] == "openai"
     assert ended.attributes["gen_ai.response.model"] == "gpt-5-2026"
     assert "gen_ai.response.time_to_first_chunk" in ended.attributes
+
+
+def test_what_a_call_used_is_on_its_span() -> None:
+    with tracing_on() as on, span("rollout", root=True):
+        call = model_call_started("openai", "gpt-5", stream=False)
+        call.tokens(100, None, cache_read=80)
+        call.ended()
+
+    attributes = by_name(on)["chat gpt-5"].attributes
+    assert attributes["gen_ai.usage.input_tokens"] == 100
+    assert "gen_ai.usage.output_tokens" not in attributes
+
+
+def test_a_tool_call_is_a_span_that_began_when_the_call_did() -> None:
+    with tracing_on() as on, span("POST /run", root=True):
+        tool_call_ended("send_mail", 0.25, "timeout")
+
+    ended = by_name(on)["execute_tool send_mail"]
+    assert (ended.ended_ns - ended.started_ns) / 1e9 == pytest.approx(0.25, abs=0.05)
+    assert ended.parent == by_name(on)["POST /run"].context
+    assert (ended.error, ended.attributes["gen_ai.tool.name"]) == ("timeout", "send_mail")
 
 
 def test_a_call_outside_any_trace_makes_no_span() -> None:

@@ -15,17 +15,34 @@ __all__ = ["ModelCall", "count_tokens", "model_call_started"]
 _OPERATION = "chat"
 # A model name may come from a client; a longer one is no name.
 _LONGEST_NAME = 100
+_STATUSES = {
+    401: "auth",
+    403: "auth",
+    404: "not_found",
+    408: "timeout",
+    429: "rate_limit",
+    504: "timeout",
+}
+_CATEGORIES = {
+    "CallTimeout": "timeout",
+    "CancelledError": "cancelled",
+    "ConnectFailed": "connection",
+    "ConnectionLost": "connection",
+    "ReplyInvalid": "connection",
+}
+"""By the name of an exception that ends a call."""
 
 
 class ModelCall:
-    """A call under way. `ended` ends it, whatever happened; only its first call counts."""
+    """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
-    __slots__ = ("_ended", "_model", "_provider", "_span", "_started", "_waiting")
+    __slots__ = ("_ended", "_error", "_model", "_provider", "_span", "_started", "_waiting")
 
     def __init__(self, provider: str, model: str, *, stream: bool) -> None:
         self._provider = provider
         self._model = model[:_LONGEST_NAME]
         self._ended = False
+        self._error: str | None = None
         self._waiting = stream
         self._span: Span | None = begin_span(
             f"{_OPERATION} {self._model}",
@@ -34,11 +51,28 @@ class ModelCall:
                 "gen_ai.operation.name": _OPERATION,
                 "gen_ai.provider.name": provider,
                 "gen_ai.request.model": self._model,
-                "gen_ai.request.stream": stream,
             },
         )
         live_counts().model_calls_in_flight += 1
         self._started = perf_counter()
+
+    def __enter__(self) -> "ModelCall":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        self.ended(None if kind is None else _CATEGORIES.get(kind.__name__, "exception"))
+
+    def answered(self, status: int, *, stream: bool) -> None:
+        """Say that the response's head has come; an error status is the call's error."""
+        self._waiting = stream
+        self._error = _category(status)
+        if self._span is not None:
+            self._span.set("http.response.status_code", status)
+            self._span.set("gen_ai.request.stream", stream)
+
+    def failed(self, category: str) -> None:
+        """Say that the call ends in an error of this category, unless it is said already."""
+        self._error = self._error or category
 
     def first_chunk(self) -> None:
         """Say that data of the response has come; only the first time of a stream counts."""
@@ -55,7 +89,7 @@ class ModelCall:
             self._span.set("gen_ai.response.time_to_first_chunk", waited_s)
 
     def retried(self, reason: str) -> None:
-        """Count one more try; `reason` is a status such as `429` or a category as of capture."""
+        """Count one more try; `reason` is a status such as `429` or the class of an error."""
         live_counts().model_retries += 1
         active = exporting()
         if active is not None:
@@ -66,31 +100,61 @@ class ModelCall:
         if self._span is not None:
             self._span.set(key, value)
 
+    def tokens(
+        self,
+        tokens_in: int | None,
+        tokens_out: int | None,
+        *,
+        cache_read: int | None = None,
+        cache_creation: int | None = None,
+        reasoning: int | None = None,
+    ) -> None:
+        """Count what the provider says the call used, once a call; see `count_tokens`."""
+        parts = {"cache_read": cache_read, "cache_creation": cache_creation, "reasoning": reasoning}
+        count_tokens(
+            self._provider, self._model, tokens_in=tokens_in, tokens_out=tokens_out, **parts
+        )
+        if self._span is not None:
+            if tokens_in is not None:
+                self._span.set("gen_ai.usage.input_tokens", tokens_in)
+            if tokens_out is not None:
+                self._span.set("gen_ai.usage.output_tokens", tokens_out)
+
     def ended(self, error: str | None = None) -> None:
         """Say that the call is over; `error` is its category (`timeout`, `rate_limit`, …)."""
         if self._ended:
             return
         self._ended = True
         took_s = perf_counter() - self._started
+        error = self._error or error
         live = live_counts()
         live.model_calls_in_flight -= 1
         live.model_calls += 1
         live.model_duration.record(took_s)
-        active = exporting()
-        if active is not None:
-            active.recorded.model_duration.record(
-                took_s, _OPERATION, self._provider, self._model, error
-            )
         if error is not None:
             live.model_errors += 1
-            if active is not None:
-                active.recorded.model_errors.add(1, self._provider, self._model, error)
+        active = exporting()
+        if active is not None:
+            recorded = active.recorded
+            recorded.model_duration.record(took_s, _OPERATION, self._provider, self._model, error)
+            if error is not None:
+                recorded.model_errors.add(1, self._provider, self._model, error)
         if self._span is not None:
             self._span.end(error)
 
 
-def model_call_started(provider: str, model: str, *, stream: bool) -> ModelCall:
-    """Begin timing a call; `provider` is a GenAI provider name such as `openai` or `vllm`."""
+def _category(status: int) -> str | None:
+    """Return the category of an HTTP status, as capture has it; None below 400."""
+    if status < 400:
+        return None
+    return _STATUSES.get(status, "client_error" if status < 500 else "upstream_error")
+
+
+def model_call_started(provider: str, model: str, *, stream: bool = False) -> ModelCall:
+    """Begin timing a call; `provider` is a GenAI provider name such as `openai` or `anthropic`.
+
+    Whether it streams may be told later, by `answered`.
+    """
     return ModelCall(provider, model, stream=stream)
 
 

@@ -7,6 +7,7 @@ from configuration, and every series is bounded besides.
 
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import live_counts
+from nemo_gym.telemetry.tracing import record_span, tracer
 
 __all__ = [
     "capture_committed",
@@ -16,6 +17,8 @@ __all__ = [
     "rollout_finished",
     "tool_call_ended",
 ]
+
+_LONGEST_NAME = 100
 
 
 def capture_submitted() -> None:
@@ -53,7 +56,7 @@ def rollout_finished(outcome: str, took_s: float) -> None:
 
 
 def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
-    """Record one tool call of an agent; `error` is a short category, None when it went well."""
+    """Record one tool call of an agent that ends now; `error` is a short category or None."""
     live = live_counts()
     live.tool_calls += 1
     if error is not None:
@@ -63,6 +66,13 @@ def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
         # A model may ask for tools that do not exist: such a name is no series.
         name = "unknown" if error == "unknown_tool" else tool
         active.recorded.tool_duration.record(took_s, name, error)
+    if tracer() is not None:
+        record_span(
+            f"execute_tool {tool[:_LONGEST_NAME]}",
+            took_s,
+            attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool},
+            error=error,
+        )
 
 
 def connection_waited(waited_s: float) -> None:
