@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import pytest
@@ -18,6 +19,13 @@ START: Message = {"type": "http.response.start", "status": 200, "headers": [(b"X
 
 def body(data: bytes, *, more: bool = False) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+async def until(met: Callable[[], bool]) -> None:
+    """Let the loop turn until it is so."""
+    async with asyncio.timeout(2):
+        while not met():
+            await asyncio.sleep(0)
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,7 +112,7 @@ async def test_a_caller_that_closes_is_a_disconnect() -> None:
     transport = InProcessTransport(app)
     reply = await transport.send(GET)
     await reply.aclose()
-    await asyncio.sleep(0.01)
+    await until(lambda: len(heard) == 2)
 
     assert heard == ["http.disconnect", "sent"]
     with pytest.raises(ConnectionLost):
@@ -115,36 +123,36 @@ async def test_a_cancelled_caller_is_a_disconnect() -> None:
     heard: list[str] = []
 
     async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
-        await receive()
+        heard.append((await receive())["type"])
         heard.append((await receive())["type"])
 
     calling = asyncio.create_task(InProcessTransport(app).send(GET))
-    await asyncio.sleep(0.01)
+    await until(lambda: len(heard) == 1)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    await asyncio.sleep(0.01)
+    await until(lambda: len(heard) == 2)
 
-    assert heard == ["http.disconnect"]
+    assert heard == ["http.request", "http.disconnect"]
 
 
 async def test_a_guarded_app_is_cancelled_when_its_caller_goes() -> None:
-    ended: list[str] = []
+    seen: list[str] = []
 
     async def app(_scope: Scope, receive: Receive, _send: Send) -> None:
-        await receive()
+        seen.append((await receive())["type"])
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            ended.append("cancelled")
+            seen.append("cancelled")
             raise
 
     calling = asyncio.create_task(InProcessTransport(DisconnectGuard(app)).send(GET))
-    await asyncio.sleep(0.02)
+    await until(lambda: len(seen) == 1)
     calling.cancel()
     await asyncio.gather(calling, return_exceptions=True)
-    await asyncio.sleep(0.02)
+    await until(lambda: len(seen) == 2)
 
-    assert ended == ["cancelled"]
+    assert seen == ["http.request", "cancelled"]
 
 
 async def test_the_end_of_a_response_is_a_disconnect_to_who_still_listens() -> None:
@@ -156,7 +164,7 @@ async def test_the_end_of_a_response_is_a_disconnect_to_who_still_listens() -> N
 
     transport = InProcessTransport(app)
     await (await transport.send(GET)).read()
-    await asyncio.sleep(0)
+    await until(lambda: bool(heard))
 
     assert heard == ["http.disconnect"]
 
