@@ -8,6 +8,7 @@ import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.errors import ConnectFailed
+from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.transport.server_client import close_connections, request
 from support.in_cell import InCell
@@ -39,7 +40,8 @@ class _Silent:
 @pytest.fixture
 async def cell() -> AsyncIterator[tuple[InCell, _Silent]]:
     made, model = InCell(_TREE), _Silent()
-    made.add_app("policy_model", model)
+    # As in the stack of every server; a bare app would have to ask whether its client is there.
+    made.add_app("policy_model", DisconnectGuard(model))
     yield made, model
     await made.aclose()
 
