@@ -108,33 +108,42 @@ async def test_the_aggregate_has_counts_tokens_and_latency(output: Path) -> None
     assert "mean/n" not in metrics
 
 
-def _rows(tmp_path: Path) -> Path:
+def _rows(tmp_path: Path, request: int, response: int) -> Path:
     rows = [
         {
             "_ng_task_index": n,
             "_ng_rollout_index": 0,
             "agent_ref": {"name": "solver" if n % 2 else "other"},
-            "response": {"text": "x" * 1000},
-            "answer": "A",
+            "request": "x" * request,
+            "response": "x" * response,
         }
-        for n in range(10)
+        for n in range(4)
     ]
     return write_rows(tmp_path / "x.jsonl", rows)
 
 
-def test_rows_that_are_too_many_go_without_request_and_response(tmp_path: Path) -> None:
-    body, notes = rows_for_environment(_rows(tmp_path), "solver", whole_bytes=2000)
+LEVELS = (((), 2000), (("request",), 1000), (("request", "response"), 1000))
+
+
+@pytest.mark.parametrize(
+    ("size", "gone"), [(100, []), (400, ["request"]), (1000, ["request", "response"])]
+)
+def test_rows_that_are_large_go_without_request_then_without_response(
+    tmp_path: Path, size: int, gone: list[str]
+) -> None:
+    body, notes = rows_for_environment(_rows(tmp_path, 3 * size, size), "solver", levels=LEVELS)
 
     rows = json.loads(body or b"")["verify_responses"]
-    assert [row["_ng_task_index"] for row in rows] == [1, 3, 5, 7, 9]
-    assert "response" not in rows[0]
-    assert "not sent" in notes[0]
+    assert [row["_ng_task_index"] for row in rows] == [1, 3]
+    assert [key for key in ("request", "response") if key not in rows[0]] == gone
+    assert all(key in "".join(notes) for key in gone)
+    assert bool(notes) == bool(gone)
 
 
-def test_rows_that_are_far_too_many_are_not_sent_and_that_is_said(tmp_path: Path) -> None:
-    path = _rows(tmp_path)
+def test_rows_that_are_far_too_large_are_not_sent_and_that_is_said(tmp_path: Path) -> None:
+    path = _rows(tmp_path, 10, 10)
 
-    body, notes = rows_for_environment(path, "solver", whole_bytes=2000, compact_bytes=100)
+    body, notes = rows_for_environment(path, "solver", levels=[((), 100)])
 
     assert body is None
     assert "missing" in notes[0]

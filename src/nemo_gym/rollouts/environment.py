@@ -5,7 +5,7 @@ nothing of them is kept meanwhile; what is sent at once is bounded, and what doe
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,10 +21,13 @@ from nemo_gym.rollouts.resume import pair_of
 __all__ = ["EnvironmentMetrics", "ask_environment", "rows_for_environment"]
 
 _PATH = "/aggregate_metrics"
-_WHOLE_ROWS_BYTES = 16 << 20
-_COMPACT_ROWS_BYTES = 64 << 20
 _TIMEOUT_S = 600.0
-_HEAVY = (PARAMS_KEY, "response")
+_LEVELS: tuple[tuple[tuple[str, ...], int], ...] = (
+    ((), 32 << 20),
+    ((PARAMS_KEY,), 32 << 20),
+    ((PARAMS_KEY, "response"), 64 << 20),
+)
+"""What is left out of rows, and how many bytes of them may be sent then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +99,21 @@ def _object(body: bytes) -> dict[str, object]:
 
 
 def rows_for_environment(
-    output: Path,
-    agent: str,
-    *,
-    whole_bytes: int = _WHOLE_ROWS_BYTES,
-    compact_bytes: int = _COMPACT_ROWS_BYTES,
+    output: Path, agent: str, *, levels: Sequence[tuple[tuple[str, ...], int]] = _LEVELS
 ) -> tuple[bytes | None, tuple[str, ...]]:
     """Return the body of `/aggregate_metrics`, by task and repeat, and what a reader must know.
 
-    Attachments are left out always; request and response when the rows would be more than
-    `whole_bytes` together. None when even that is more than `compact_bytes`.
+    Attachments are left out always. Of `levels` the first is taken with which the rows are not more
+    than its bytes: each says what else is left out. None when they are too many even for the last.
     """
-    body = _rows(output, agent, ("ng_",), whole_bytes)
-    if body is not None:
-        return body, ()
-    body = _rows(output, agent, ("ng_", *_HEAVY), compact_bytes)
-    limit = f"{whole_bytes >> 20} MiB"
-    if body is not None:
-        note = f"{PARAMS_KEY} and response were not sent: the rows are more than {limit}"
-        return body, (f"the environment's own metrics: {note}",)
-    return None, _missing(f"the rows are more than {compact_bytes >> 20} MiB").notes
+    for left_out, most in levels:
+        body = _rows(output, agent, ("ng_", *left_out), most)
+        if body is not None and left_out:
+            note = f"{' and '.join(left_out)} were not sent, because the rows are too large"
+            return body, (f"the environment's own metrics: {note}",)
+        if body is not None:
+            return body, ()
+    return None, _missing(f"the rows are more than {levels[-1][1] >> 20} MiB").notes
 
 
 def _rows(output: Path, agent: str, left_out: tuple[str, ...], most: int) -> bytes | None:
