@@ -22,7 +22,6 @@ class _Peek(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Peek)
-_LINE_ENDS = b"\r\n"
 
 
 class EmbeddedBody(NamedTuple):
@@ -49,9 +48,8 @@ def embed(body: bytes) -> EmbeddedBody | None:
             body.decode()  # the decoder does not look into what it skips
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _rebuilt(body)
-    if b"\n" in body or b"\r" in body:
-        # Strings hold no raw line ends, so these stand between tokens.
-        body = body.translate(None, _LINE_ENDS)
+    # Strings hold no raw line ends, so these stand between tokens.
+    body = body.replace(b"\n", b"").replace(b"\r", b"")
     return EmbeddedBody(body, True, peek.status, peek.error, peek.usage)
 
 
