@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import TypeAlias
 
 from nemo_gym.records.statistics import Estimate, mean_ci, pass_at_k, pass_hat_k
 
@@ -31,7 +32,7 @@ class RolloutNumbers:
     """Tells tasks apart; rollouts of one task have the same."""
     values: Mapping[str, float]
     """`reward`, and each numeric field that the environment added."""
-    tokens: Mapping[str, int] = field(default_factory=dict)
+    tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     """By name (`tokens_in`, …), those that are known."""
     latency_ms: float | None = None
     """From dispatch to the agent's answer, in ms. None when the row does not say."""
@@ -53,6 +54,9 @@ class AgentSummary:
     latency_ms: Mapping[str, float]
 
 
+_Values: TypeAlias = "array[float]"
+
+
 @dataclass(slots=True)
 class _Column:
     """The known values of one metric with their tasks."""
@@ -72,10 +76,10 @@ class _Column:
 @dataclass(slots=True)
 class _Agent:
     finished: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
-    columns: dict[str, _Column] = field(default_factory=dict)
-    tokens: "dict[str, array[float]]" = field(default_factory=dict)
-    latency: "array[float]" = field(default_factory=lambda: array("d"))
+    failed: Counter[str] = field(default_factory=Counter[str])
+    columns: dict[str, _Column] = field(default_factory=dict[str, _Column])
+    tokens: dict[str, _Values] = field(default_factory=dict[str, _Values])
+    latency: _Values = field(default_factory=lambda: array("d"))
 
 
 class Aggregator:

@@ -12,6 +12,8 @@ from typing import NoReturn, TypeAlias
 import msgspec
 import orjson
 
+from nemo_gym.wire.json import as_object, loads
+
 __all__ = [
     "Members",
     "NotAnObject",
@@ -68,9 +70,10 @@ def _split_slowly(line: bytes, reason: str) -> Members:
         value = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:
         raise NotAnObject(str(error)) from error
-    if not isinstance(value, dict):
+    members = as_object(value)
+    if members is None:
         raise NotAnObject("not a JSON object")
-    return {key: json.dumps(item).encode() for key, item in value.items()}
+    return {key: json.dumps(item).encode() for key, item in members.items()}
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -103,10 +106,7 @@ def raw_value(value: object) -> bytes:
 
 def value_of(raw: bytes) -> object:
     """Return the plain value of a member."""
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        return json.loads(raw)
+    return loads(raw)
 
 
 def is_object(raw: bytes | None) -> bool:

@@ -7,6 +7,7 @@ before row 1 costs anything. No files, no clock; keeps one byte a rollout and th
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from nemo_gym.errors import InvalidRolloutId, InvalidRow
 from nemo_gym.ids import (
@@ -66,7 +67,7 @@ class PlanRequest:
     num_repeats: int = 1
     limit: int | None = None
     """Most rows taken; None takes all."""
-    params: Mapping[str, object] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict[str, object])
     """Laid over each row's `responses_create_params`, nested objects key by key."""
 
 
@@ -266,8 +267,9 @@ def _laid_over(raw: bytes, over: Mapping[str, object]) -> bytes:
     members = split_members(raw)
     for key, value in over.items():
         below = members.get(key)
-        if isinstance(value, Mapping) and below is not None and is_object(below):
-            members[key] = _laid_over(below, value)
+        nested = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
+        if nested is not None and below is not None and is_object(below):
+            members[key] = _laid_over(below, nested)
         else:
             members[key] = raw_value(value)
     return join_members(members)

@@ -8,7 +8,7 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -234,7 +234,7 @@ def _refuse_changes(old: Manifest, new: Manifest, planned: Materialized, files: 
 
 
 @contextlib.contextmanager
-def _output_errors(files: RunFiles) -> Iterator[None]:
+def _output_errors(files: RunFiles) -> Generator[None]:
     try:
         yield
     except OSError as error:

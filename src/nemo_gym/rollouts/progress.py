@@ -21,7 +21,7 @@ class Progress:
     finished: int = 0
     """Rollouts of this session that ended with a reward."""
     reward_total: float = 0.0
-    failed: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter[str])
     """Rollouts of this session that ended without one, by failure class."""
     captured_calls: int = 0
     """Model calls attached to the rollouts of this session."""

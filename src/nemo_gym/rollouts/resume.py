@@ -13,6 +13,7 @@ from nemo_gym.rollouts.manifest import Manifest
 from nemo_gym.rollouts.outcome import FAILURE_CLASS_KEY
 from nemo_gym.rollouts.pairs import PairTable
 from nemo_gym.rollouts.plan import PlannedRollout
+from nemo_gym.wire.json import is_object
 
 __all__ = ["Attempt", "RunIndex", "changes_since", "pair_of"]
 
@@ -126,7 +127,7 @@ def changes_since(old: Manifest, new: Manifest, prefix_sha256: str | None) -> li
 
 
 def _selection_changes(old: Manifest, new: Manifest, prefix_sha256: str | None) -> list[str]:
-    changes = []
+    changes: list[str] = []
     was, now = old.selection, new.selection
     if was.agent != now.agent:
         changes.append(f"--agent: {_shown(was.agent)} → {_shown(now.agent)}")
@@ -148,7 +149,7 @@ def _is_larger(was: int | None, now: int | None) -> bool:
 
 def _config_changes(old: Manifest, new: Manifest) -> list[str]:
     before, after = _flattened(old.config), _flattened(new.config)
-    changes = []
+    changes: list[str] = []
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
         if _without_local_port(one) != _without_local_port(other) and not _may_differ(key):
@@ -170,10 +171,10 @@ def _flattened(
 ) -> dict[tuple[str, ...], object]:
     flat: dict[tuple[str, ...], object] = {}
     for key, value in tree.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flattened(value, (*at, str(key)))
+        if is_object(value) and value:
+            flat |= _flattened(value, (*at, key))
         else:
-            flat[(*at, str(key))] = list(value) if isinstance(value, tuple) else value
+            flat[(*at, key)] = value
     return flat
 
 

@@ -3,7 +3,8 @@
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -132,7 +133,7 @@ def _hooks(run: PreparedRun, progress: Progress) -> tuple[Hooks, Callable[[Rollo
 
 
 @contextlib.contextmanager
-def _sink(files: RunFiles) -> Iterator[RolloutSink]:
+def _sink(files: RunFiles) -> Generator[RolloutSink]:
     sink = RolloutSink(files.output, files.failures)
     try:
         yield sink
@@ -154,27 +155,14 @@ async def _finish(
             for summary in run.aggregator.summaries()
         ]
         write_summary(run.files.aggregate, agents)
-        planned = run.manifest.inputs.rollouts
-        pending = planned - run.index.finished - failed.total()
-        status: Literal["completed", "interrupted"] = (
-            "interrupted" if stop.draining and pending else "completed"
-        )
-        run.manifest.counts = {
-            "planned": planned,
-            "finished": run.index.finished,
-            "failed": failed.total(),
-            "failed_by_class": dict(failed),
-            "pending": pending,
-        }
-        run.manifest.end_session(status, time.time())
-        write_manifest(run.files.manifest, run.manifest)
+        status = _signed_off(run, failed, stop)
     except OSError as error:
         mend = "make room or permit writing there, then go on with --resume"
         path = run.files.output
         raise output_unusable("the results cannot be written", error, path, mend) from error
     return RunReport(
         status=status,
-        planned=planned,
+        planned=run.manifest.inputs.rollouts,
         finished=run.index.finished,
         failed=failed,
         agents=tuple(agents),
@@ -182,6 +170,27 @@ async def _finish(
         wall_s=time.monotonic() - began,
         warnings=_warnings(run, progress),
     )
+
+
+def _signed_off(
+    run: PreparedRun, failed: Counter[str], stop: StopSignal
+) -> Literal["completed", "interrupted"]:
+    """Complete the manifest; return how the run ended."""
+    planned = run.manifest.inputs.rollouts
+    pending = planned - run.index.finished - failed.total()
+    status: Literal["completed", "interrupted"] = (
+        "interrupted" if stop.draining and (pending or failed["cancelled"]) else "completed"
+    )
+    run.manifest.counts = {
+        "planned": planned,
+        "finished": run.index.finished,
+        "failed": failed.total(),
+        "failed_by_class": dict(failed),
+        "pending": pending,
+    }
+    run.manifest.end_session(status, time.time())
+    write_manifest(run.files.manifest, run.manifest)
+    return status
 
 
 async def _environment(

@@ -4,6 +4,7 @@ from nemo_gym.rollouts.lines import Members, members_of, value_of
 from nemo_gym.rollouts.plan import PARAMS_KEY
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.observer import driver_metrics
+from nemo_gym.wire.json import is_array, is_object
 
 __all__ = ["RolloutSizes", "record_sizes", "sizes_of"]
 
@@ -32,7 +33,7 @@ def sizes_of(members: Members) -> RolloutSizes:
     turns = tool_calls = 0
     after_result = True
     for item in output:
-        kind = item.get("type") if isinstance(item, dict) else None
+        kind = item.get("type") if is_object(item) else None
         text = kind if isinstance(kind, str) else ""
         is_result = text.endswith(_TOOL_RESULT)
         tool_calls += text.endswith(_TOOL_CALL)
@@ -43,4 +44,4 @@ def sizes_of(members: Members) -> RolloutSizes:
 
 def _items(raw: bytes) -> list[object]:
     value = value_of(raw)
-    return value if isinstance(value, list) else [value]
+    return value if is_array(value) else [value]
