@@ -72,6 +72,28 @@ def test_components_may_all_call_their_files_alike(tmp_path: Path) -> None:
     assert load_server_class(instances[0]) is classes[0]
 
 
+def test_a_folder_that_is_laid_out_otherwise_is_loaded_alone(tmp_path: Path) -> None:
+    instance = _component(tmp_path, "named", app=_app("from beside import B", "B"), beside="B = 2")
+    moved = instance.folder.rename(tmp_path / "elsewhere")
+    alone = ServerInstance("named", "resources_servers", "named", moved, {})
+
+    first, again = load_server_class(alone), load_server_class(alone)
+
+    assert first is again
+    assert sys.modules[first.__module__].__dict__["B"] == 2
+    assert not first.__module__.startswith("resources_servers")
+
+
+def test_a_module_that_failed_to_import_can_be_mended_and_loaded(tmp_path: Path) -> None:
+    instance = _component(tmp_path, "mended", app="raise ImportError('not yet')")
+    with pytest.raises(ConfigMistake, match="not yet"):
+        load_server_class(instance)
+    app = instance.folder / "app.py"
+    app.write_text(_app() + "\n# longer, so that no cached byte code is taken for it\n")
+
+    assert load_server_class(instance).__name__ == "Mine"
+
+
 def test_files_can_be_imported_relatively_and_by_the_name_of_the_component(tmp_path: Path) -> None:
     instance = _component(
         tmp_path,

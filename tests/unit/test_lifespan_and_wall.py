@@ -1,0 +1,137 @@
+"""The edges of an app: its lifespan, and exceptions that nobody inside it answered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI
+from pydantic import BaseModel
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.errors import ConnectionLost
+from nemo_gym.servers.lifespan import AppLifespan, LifespanFailed
+from nemo_gym.servers.raw import json_bytes
+from nemo_gym.servers.serve import AppServer, bind_socket
+from nemo_gym.servers.wall import FailureWall
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.in_process import InProcessTransport
+
+
+def _with_lifespan(*, fails_at_end: bool) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        if fails_at_end:
+            raise LookupError("could not close")
+
+    return FastAPI(lifespan=lifespan)
+
+
+async def test_a_shutdown_that_fails_is_raised_with_its_cause() -> None:
+    lifespan = AppLifespan(_with_lifespan(fails_at_end=True))
+    await lifespan.start()
+
+    with pytest.raises(LifespanFailed, match="could not close") as raised:
+        await lifespan.stop()
+
+    assert isinstance(raised.value.__cause__, LookupError)
+
+
+async def _refuses(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    raise NotImplementedError("no lifespan here")
+
+
+async def _returns(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    return
+
+
+async def _dies_between(_scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await send({"type": "lifespan.startup.complete"})
+
+
+@pytest.mark.parametrize("app", [_refuses, _returns, _dies_between])
+async def test_an_app_without_a_lifespan_starts_and_stops(app: ASGIApp) -> None:
+    lifespan = AppLifespan(app)
+
+    await lifespan.start()
+    await asyncio.sleep(0)
+    await lifespan.stop()
+
+    assert lifespan.state == {}
+
+
+async def test_stopping_what_never_started_frees_the_port() -> None:
+    sock = bind_socket("127.0.0.1", 0)
+    host, port = sock.getsockname()
+
+    await AppServer(_returns, sock, "never").stop(0.1)
+
+    bind_socket(host, port).close()
+
+
+def _walled(app: ASGIApp) -> InProcessTransport:
+    wall = FailureWall(app, lambda path, exc: (500, {"path": path, "error": str(exc)}), "walled")
+    return InProcessTransport(wall)
+
+
+async def test_an_exception_of_a_layer_of_ours_is_answered_too() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise LookupError("layer broke")
+
+    reply = await _walled(breaks).send(Call("GET", "/x"))
+
+    assert reply.status == 500
+    assert await reply.read() == b'{"path":"/x","error":"layer broke"}'
+
+
+async def test_an_exception_in_the_middle_of_a_response_breaks_the_connection() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise LookupError("broke")
+
+    reply = await _walled(breaks).send(Call("GET", "/x"))
+
+    assert await reply.chunk() == b"half"
+    with pytest.raises(ConnectionLost):
+        await reply.read()
+
+
+async def test_an_exception_after_the_response_leaves_it_whole() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"whole"})
+        raise LookupError("too late")
+
+    reply = await _walled(breaks).send(Call("GET", "/x"))
+
+    assert await reply.read() == b"whole"
+
+
+async def test_a_message_that_is_no_request_passes_the_wall() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        seen.append(scope["type"])
+
+    async def nothing() -> Message:
+        return {}
+
+    async def nowhere(_message: Message) -> None:
+        return
+
+    await FailureWall(app, lambda _p, _e: (500, None), "x")({"type": "lifespan"}, nothing, nowhere)
+
+    assert seen == ["lifespan"]
+
+
+class _Point(BaseModel):
+    x: int
+
+
+def test_models_anywhere_in_a_value_are_encoded_and_what_is_no_json_is_refused() -> None:
+    assert json_bytes({"at": [_Point(x=1)]}) == b'{"at":[{"x":1}]}'
+    with pytest.raises(TypeError):
+        json_bytes({"at": object()})
