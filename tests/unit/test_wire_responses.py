@@ -75,6 +75,23 @@ def test_items_that_the_last_event_leaves_out_are_those_that_were_done(
     assert "usage" not in response
 
 
+def test_calls_that_were_never_done_come_from_their_deltas_where_the_last_event_has_none() -> None:
+    assembled = _assemble(
+        _created(),
+        _added(0, "function_call", name="f", arguments=""),
+        _added(1, "function_call", name="g", arguments=""),
+        _added(2, "web_search_call"),
+        _in(1, "function_call_arguments.delta", delta='{"b":2}'),
+        _in(0, "function_call_arguments.done", arguments='{"a":1}'),
+        typed("response.completed", response={"id": "r1", "output": []}),
+    )
+
+    response: Any = assembled.response
+    calls = [(item["name"], item["arguments"]) for item in response["output"]]
+    assert calls == [("f", '{"a":1}'), ("g", '{"b":2}')]
+    assert assembled.notes == {"unterminated_items": 3}
+
+
 def test_an_item_that_was_never_done_is_noted() -> None:
     whole = {"id": "r1", "output": [{"type": "message"}]}
 

@@ -103,7 +103,7 @@ def _merge_usage(start: dict[str, object], delta: dict[str, object]) -> dict[str
     for key, value in delta.items():
         empty = value == 0 or (is_object(value) and not any(value.values()))
         says_nothing = value is None or (key in _PROMPT_FIELDS and empty and not recounted)
-        if not says_nothing or usage.get(key) is None:
+        if not says_nothing or (value is not None and usage.get(key) is None):
             usage[key] = value
     return usage
 

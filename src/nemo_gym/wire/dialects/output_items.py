@@ -80,6 +80,11 @@ class Item:
         """The item's id, where it has one."""
         return self._fields.get("id")
 
+    @property
+    def told(self) -> bool:
+        """Whether the item is whole, or some of its text has come."""
+        return self.done or bool(self._texts)
+
     def finish(self, fields: dict[str, object]) -> None:
         """Take the whole item."""
         self._fields = fields

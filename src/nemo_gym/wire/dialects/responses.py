@@ -104,10 +104,9 @@ class ResponsesAssembler(Assembler):
         unfinished = sum(not item.done for item in items)
         notes: dict[str, object] = {"unterminated_items": unfinished} if unfinished else {}
         if self._final is not None:
-            done = [item.result() for item in items if item.done]
             response = dict(self._final)
-            if done and not response.get("output"):
-                response["output"] = done
+            if not response.get("output") and any(item.told for item in items):
+                response["output"] = [item.result() for item in items if item.told]
             return response, notes
         if self._snapshot is None and not items:
             return None, notes
