@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS = 64
 _BATCH_BYTES = 4 << 20
-_LOOKAHEAD = 64
+_LOOKAHEAD = 16
 """Rollouts that may wait for admission, so that a free place is never waited for."""
 
 

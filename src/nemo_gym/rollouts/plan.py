@@ -267,9 +267,13 @@ def _laid_over(raw: bytes, over: Mapping[str, object]) -> bytes:
     members = split_members(raw)
     for key, value in over.items():
         below = members.get(key)
-        nested = cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
+        nested = _as_mapping(value)
         if nested is not None and below is not None and is_object(below):
             members[key] = _laid_over(below, nested)
         else:
             members[key] = raw_value(value)
     return join_members(members)
+
+
+def _as_mapping(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
