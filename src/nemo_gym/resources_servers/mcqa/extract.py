@@ -57,8 +57,8 @@ _READ = 20_000
 _NOTHING = Extraction(None, None)
 _THINKING_ENDS = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _THINKING_BEGINS = re.compile(r"<(?:think|thinking|reasoning)>", re.IGNORECASE)
-_DECORATED = r"[\s>*_`\"'“$(\[#-]*"
-_ALONE = re.compile(rf"^{_DECORATED}([A-Za-z])[ \t*_`\"'”$)\].:;,!]*$", re.MULTILINE)
+_DECORATED = r"[ \t>*_`\"'$(\[#-]*"
+_ALONE = re.compile(rf"^{_DECORATED}([A-Za-z])[ \t*_`\"'$)\].:;,!]*$", re.MULTILINE)
 _LISTED = re.compile(rf"^{_DECORATED}([A-Za-z])[*_`]*(?:\)|\]|\.(?=\s)|:)(.*)$", re.MULTILINE)
 _IN_BRACKETS = re.compile(r"(?<![\w)])[(\[]([A-Z])[)\]](?!\w)")
 
