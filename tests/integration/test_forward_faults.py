@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from nemo_gym.capture.facts import CALL_FACTS, CallFacts
+from nemo_gym.errors import ConnectionLost
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.transport.in_process import InProcessTransport
+from nemo_gym.transport.server_client import CallFailed
 from support.model_server import KEY, model_in_front_of, serve_model
 from support.provider import Behaviour, Provider, rate_limited, serve_provider, unauthorised
+from support.wire_server import Connection, head_and_body, serve_wire
 
 ROUTES = ["/v1/responses", "/v1/chat/completions", "/v1/messages"]
 JSON_HEADER = [(b"content-type", b"application/json")]
@@ -275,15 +278,38 @@ async def test_a_request_that_cannot_be_unpacked_is_refused(
         assert says in message_of(ROUTES[2], await reply.read())
 
 
-async def test_a_key_refused_at_the_start_is_said_in_one_line(provider: Provider) -> None:
-    model = model_in_front_of(provider.origin)
-    assert await model.provider_problem() is None
-    async with serve_provider() as gone:
-        pass
-    away = await model_in_front_of(gone.origin).provider_problem()
+async def test_a_provider_that_is_away_at_the_start_is_said_in_one_line() -> None:
+    async with serve_provider() as provider:
+        assert await model_in_front_of(provider.origin).provider_problem() is None
+    problem = await model_in_front_of(provider.origin).provider_problem()
 
-    assert away == (
-        f"policy_model: the provider does not answer: {gone.origin}: Connection refused"
+    assert problem == (
+        f"policy_model: the provider does not answer: {provider.origin}: Connection refused"
     )
+
+
+async def test_a_key_refused_at_the_start_is_said_in_one_line() -> None:
+    async def refusing(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(head_and_body(b"{}", "401 Unauthorized"))
+
+    async with serve_wire(refusing) as upstream:
+        problem = await model_in_front_of(upstream.origin).provider_problem()
+
+    assert problem == (
+        f"policy_model: the provider at {upstream.origin} refuses the key (401); "
+        "check policy_api_key in env.yaml"
+    )
+
+
+async def test_code_that_calls_the_methods_gets_the_providers_error(provider: Provider) -> None:
+    provider.script(unauthorised(), Behaviour(reset="before_head"))
+    model = model_in_front_of(provider.origin, max_tries=1)
+    with pytest.raises(CallFailed) as refused:
+        await model.responses({})
+    with pytest.raises(ConnectionLost):
+        await model_in_front_of(provider.origin, max_tries=1).chat_completions({})
     await model.forwarder.aclose()
-    assert unauthorised().status == 401
+
+    assert (refused.value.status, refused.value.server_kind) == (401, "responses_api_models")
+    assert refused.value.body == '{"error":{"message":"Incorrect API key: ***"}}'

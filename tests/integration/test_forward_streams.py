@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import zstandard
+from starlette.types import Receive, Scope, Send
 
+from nemo_gym.capture.facts import CALL_FACTS, CallFacts
 from nemo_gym.errors import ConnectionLost
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.http import HttpTransport
-from support.model_server import serve_model
+from nemo_gym.transport.in_process import InProcessTransport
+from support.model_server import model_in_front_of, serve_model
 from support.provider import Answer, Behaviour, Counts, Provider, serve_provider
 from support.provider_bodies import events_of
 from support.wire_server import Connection, serve_wire
@@ -93,6 +96,24 @@ async def test_a_client_that_goes_away_cancels_the_providers_call(
         assert provider.counts == Counts(
             connections=1, requests=1, in_flight=0, peak_in_flight=1, cancelled=1
         )
+
+
+async def test_capture_is_told_how_a_stream_broke(provider: Provider) -> None:
+    provider.default = Behaviour(hang="mid_body")
+    facts = CallFacts()
+    forward = model_in_front_of(provider.origin, idle_timeout_s=0.05).forwarder.forward
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["extensions"][CALL_FACTS] = facts
+        await forward(scope, receive, send)
+
+    reply = await InProcessTransport(app).send(Call("POST", ROUTES["chat"], [], STREAM))
+    with pytest.raises(ConnectionLost):
+        await reply.read()
+
+    assert (facts.source, facts.error_category) == ("upstream", "timeout")
+    assert facts.attempts[0].status == 200
+    assert str(facts.attempts[0].error).startswith("CallTimeout: ")
 
 
 async def test_a_client_that_goes_away_while_a_retry_waits_ends_the_retrying(

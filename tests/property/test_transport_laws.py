@@ -105,8 +105,8 @@ def test_a_head_is_read_back_as_it_was_meant_or_never_made(
 
     assert seen.complete == 1
     assert seen.url == b"/a?b"
-    given_values = [value.strip(b" \t") for _, value in headers]
-    assert [value for name, value in seen.headers if name == b"x-name"] == given_values
+    arrived = [value.strip(b" \t") for name, value in seen.headers if name == b"x-name"]
+    assert arrived == [value.strip(b" \t") for _, value in headers]
 
 
 hosts = st.from_regex(r"[a-z][a-z0-9-]{0,8}(\.[a-z]{2,5})?", fullmatch=True)

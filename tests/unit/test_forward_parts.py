@@ -7,16 +7,20 @@ from collections.abc import Callable
 import brotli
 import pytest
 import zstandard
+from starlette.types import Message
 
 from nemo_gym.errors import ConfigMistake
+from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded
 from nemo_gym.servers.forward_headers import request_headers, response_headers
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
 from nemo_gym.transport.address import parse_address
 from nemo_gym.transport.base import RawHeaders
+from nemo_gym.transport.fake import FakeTransport
 
 SET_MODEL = Members({"model": b'"ours"'})
 ADDRESS = parse_address("http://h")
+GONE: Message = {"type": "http.disconnect"}
 
 
 @pytest.mark.parametrize(
@@ -218,3 +222,20 @@ def test_a_base_url_that_cannot_be_used_is_a_mistake_of_the_configuration(
 ) -> None:
     with pytest.raises(ConfigMistake, match="the base URL of policy_model cannot be used"):
         ProviderConfig(name="policy_model").provider(url, ("chat",), model=None, key=None)
+
+
+async def test_a_client_that_leaves_while_it_asks_costs_the_provider_nothing() -> None:
+    upstream = FakeTransport()
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, GONE])
+
+    async def receive() -> Message:
+        return next(messages)
+
+    async def send(_message: Message) -> None:
+        raise AssertionError("nobody is there")
+
+    forwarder = Forwarder(provider(), transports=[upstream])
+    scope = {"type": "http", "method": "POST", "raw_path": b"/v1/chat/completions"}
+    await forwarder.forward({**scope, "query_string": b"", "headers": []}, receive, send)
+
+    assert upstream.calls == []

@@ -1,7 +1,10 @@
 """The parts of a call between servers that need no server."""
 
+import copy
 import json
+import pickle
 from http.cookies import SimpleCookie
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 from pydantic import BaseModel
@@ -32,10 +35,18 @@ class Body(BaseModel):
         ({"deep": [Body(text="x", inner=Body(text="y"))]}, None),
         ({1: (2, 3)}, b'{"1":[2,3]}'),
         (ReadOnlyTree({"a": {"b": 1}}), b'{"a":{"b":1}}'),
+        ({"a": SimpleNamespace()}, TypeError),
+        ({"a": {"x"}, "b": MappingProxyType({"c": 1})}, b'{"a":["x"],"b":{"c":1}}'),
     ],
-    ids=["dict", "list", "bytes", "model", "models inside", "loose", "settings"],
+    ids=["dict", "list", "bytes", "model", "models inside", "loose", "settings", "other", "odd"],
 )
-def test_json_takes_what_components_have(given: object, sent: bytes | None) -> None:
+def test_json_takes_what_components_have(
+    given: object, sent: bytes | type[Exception] | None
+) -> None:
+    if sent is TypeError:
+        with pytest.raises(TypeError, match="SimpleNamespace"):
+            call_for("POST", "/verify", {"json": given})
+        return
     call = call_for("POST", "/verify", {"json": given})
 
     assert (b"content-type", b"application/json") in call.headers
@@ -180,3 +191,5 @@ def test_settings_answer_to_keys_and_attributes_and_cannot_be_changed() -> None:
         with pytest.raises(TypeError, match="cannot be changed"):
             change()
     assert dict(tree) == {"a": {"b": [{"c": 1}]}, "n": None}
+    assert copy.copy(tree) is copy.deepcopy(tree) is tree
+    assert pickle.loads(pickle.dumps(tree)) == tree  # noqa: S301 - our own bytes

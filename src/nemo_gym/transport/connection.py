@@ -93,18 +93,22 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             raise RuntimeError("the connection is not open")
-        self._head = self._loop.create_future()
+        self._head = head_waiter = self._loop.create_future()
         self._reply, self._headers = None, []
         self._head_bytes = self._buffered = self._unsent = 0
         self._complete = self._reusable = self.heard = False
         self._no_body, self._idle_s = no_body, idle_s
         self._heard_at = self._begun_at = self._loop.time()
+        if self.closed:  # between being handed over and being used
+            self._head = None
+            head_waiter.set_exception(self._lost(None))
+            return head_waiter
         if len(body) > _JOIN_LIMIT:
             transport.writelines((head, body))
         else:
             transport.write(head + body)
         self._watch_silence()
-        return self._head
+        return head_waiter
 
     def abandon(self, owner: "HttpReply | asyncio.Future[HttpReply]") -> None:
         """Close the connection if it still works for `owner`, which cancels the call over there."""

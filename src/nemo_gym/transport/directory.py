@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from nemo_gym.errors import ConnectFailed
 from nemo_gym.ids import RolloutId
 from nemo_gym.transport.base import Transport
-from nemo_gym.transport.http import HttpTransport, Limits
+from nemo_gym.transport.http import HttpTransport, Limits, Proxies
 from nemo_gym.transport.in_process import InProcessTransport
 
 __all__ = ["Directory", "Instance", "Spread", "rendezvous"]
@@ -56,8 +56,7 @@ class Directory:
         """Let `name` be reached at `origins`; connections to those it had before are kept."""
         known = self._remote.get(name, {})
         self._remote[name] = {
-            origin: known.get(origin)
-            or Instance(name, HttpTransport(origin, limits=_BETWEEN_SERVERS), origin)
+            origin: known.get(origin) or Instance(name, _within_the_run(origin), origin)
             for origin in origins
         }
 
@@ -93,6 +92,11 @@ class Directory:
         for name in self.names():
             for instance in self.instances(name):
                 await instance.transport.aclose()
+
+
+def _within_the_run(origin: str) -> HttpTransport:
+    # Servers of a run reach each other directly, whatever proxy the environment names.
+    return HttpTransport(origin, limits=_BETWEEN_SERVERS, proxies=Proxies())
 
 
 def rendezvous(key: str, places: Sequence[str]) -> str:
