@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -100,67 +101,81 @@ async def open_run(
             )
         )
         stack.callback(layout.close)
-        running = await _start(config, options, _Run(run_id, log_dir, layout), stack, notify)
+        running = await _Start(config, options, layout, run_id, log_dir, stack).running(notify)
         stack.enter_context(RunEntry(_live_run(running, options, now)))
         yield running
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Start:
+    """A run on its way up; what was started is on `stack`, so a failure takes it down again."""
+
+    config: RunConfig
+    options: RunOptions
+    layout: Layout
     run_id: str
     log_dir: Path
-    layout: Layout
+    stack: contextlib.AsyncExitStack
 
+    async def running(self, notify: Callable[[str], None]) -> RunningServers:
+        """Start every process, then the head server."""
+        head_socket = bind_head(self.config, free_port=self.options.free_head_port)
+        self.stack.callback(head_socket.close)
+        here = _hosted_here(self.layout.plans, self.options)
+        telemetry = await self._telemetry("driver" if here else "parent")
+        children = self._children(here)
+        self.stack.push_async_callback(stop_all, children, notify)
+        client, cell = _client(self.config, self.layout.addresses(), here)
+        self.stack.push_async_callback(cell.stop if cell else client.aclose)
+        problems = await _start_processes(cell, here, children, self.layout)
+        asks = {child.plan.name: child.ask for child in children}
+        running = RunningServers(
+            run_id=self.run_id,
+            client=client,
+            tree=self.config.hidden(),
+            servers=self.layout.entries(self.config.servers),
+            head_url=origin_of(head_socket),
+            log_dir=self.log_dir,
+            problems=problems,
+            children=children,
+            figures=figures_of(telemetry, asks),
+        )
+        await self._serve_head(running, head_socket, metrics_of(telemetry, asks))
+        return running
 
-async def _start(
-    config: RunConfig,
-    options: RunOptions,
-    run: _Run,
-    stack: contextlib.AsyncExitStack,
-    notify: Callable[[str], None],
-) -> RunningServers:
-    layout = run.layout
-    addresses = layout.addresses()
-    entries = layout.entries(config.servers)
-    head_socket = bind_head(config, free_port=options.free_head_port)
-    stack.callback(head_socket.close)
-    here = _hosted_here(layout.plans, options)
-    telemetry = ProcessTelemetry.start(config, "driver" if here else "parent", run.run_id)
-    stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
-    await stack.enter_async_context(telemetry.observed_loop())
-    settings = ChildSettings(run.run_id, config, addresses, run.log_dir, options.log_level)
-    children = [
-        ChildProcess(plan, layout.sockets[plan.name], settings)
-        for plan in layout.plans
-        if plan is not here
-    ]
-    stack.push_async_callback(stop_all, children, notify)
-    client, cell = _client(config, addresses, here)
-    stack.push_async_callback(cell.stop if cell else client.aclose)
-    problems = await _start_processes(cell, here, children, layout)
-    asks = {child.plan.name: child.ask for child in children}
-    figures = figures_of(telemetry, asks)
-    head_app = HeadApp(
-        run.run_id,
-        config.hidden(),
-        entries,
-        figures=figures,
-        metrics=metrics_of(telemetry, asks),
-    )
-    head = AppServer(head_app, head_socket, "head_server")
-    await head.start()
-    stack.push_async_callback(head.stop, 0.2)
-    return RunningServers(
-        run_id=run.run_id,
-        client=client,
-        tree=config.hidden(),
-        servers=entries,
-        head_url=origin_of(head_socket),
-        log_dir=run.log_dir,
-        problems=problems,
-        children=children,
-        figures=figures,
-    )
+    async def _telemetry(self, process: str) -> ProcessTelemetry:
+        telemetry = ProcessTelemetry.start(self.config, process, self.run_id)
+        self.stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
+        await self.stack.enter_async_context(telemetry.observed_loop())
+        return telemetry
+
+    def _children(self, here: ProcessPlan | None) -> list[ChildProcess]:
+        settings = ChildSettings(
+            self.run_id,
+            self.config,
+            self.layout.addresses(),
+            self.log_dir,
+            self.options.log_level,
+        )
+        return [
+            ChildProcess(plan, self.layout.sockets[plan.name], settings)
+            for plan in self.layout.plans
+            if plan is not here
+        ]
+
+    async def _serve_head(
+        self, running: RunningServers, sock: socket.socket, metrics: Answer | None
+    ) -> None:
+        app = HeadApp(
+            self.run_id,
+            running.tree,
+            running.servers,
+            figures=running.figures,
+            metrics=metrics,
+        )
+        head = AppServer(app, sock, "head_server")
+        await head.start()
+        self.stack.push_async_callback(head.stop, 0.2)
 
 
 def _client(

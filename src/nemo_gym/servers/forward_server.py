@@ -125,7 +125,8 @@ async def _problem(provider: Provider, address: Address) -> str | None:
         return f"the provider does not answer: {problem}"
     finally:
         await transport.aclose()
-    if reply.status in (401, 403):
+    # A 403 may only mean that this key must not list models; it can still be good for calls.
+    if reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
         return f"{what}; check policy_api_key in env.yaml"
     return None
