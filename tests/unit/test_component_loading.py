@@ -220,6 +220,22 @@ def test_a_secret_of_a_wrong_type_is_not_shown(tmp_path: Path) -> None:
     assert "sk-12345" not in str(raised.value)
 
 
+async def test_a_secret_of_the_run_is_kept_out_of_what_a_server_answers(tmp_path: Path) -> None:
+    leaks = "async def leak():\n    raise ValueError('token abcdef-99')"
+    instance = _component(tmp_path, "leaking", app=_app(leaks))
+    directory = Directory()
+    client = ServerClient(directory, {})
+    secrets = frozenset({"abcdef-99"})  # named by an environment variable, not by its key
+
+    server, app = build_server(instance, RunConfig({}, (), {}, secrets), client)
+    app.post("/leak")(sys.modules[type(server).__module__].__dict__["leak"])
+    directory.register_local("leaking", app)
+    reply = await client.post("leaking", "/leak", json={})
+
+    assert reply.status == 500
+    assert "abcdef-99" not in await reply.text()
+
+
 def test_every_wrong_setting_is_reported(tmp_path: Path) -> None:
     instance = _component(tmp_path, "twice_wrong", app=_app())
 

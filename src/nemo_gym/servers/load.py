@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.errors import ConfigMistake
+from nemo_gym.servers.answers import note_secrets
 from nemo_gym.servers.import_component import import_component
 from nemo_gym.servers.instance import BaseServer
 from nemo_gym.transport.server_client import ServerClient
@@ -43,6 +44,7 @@ def build_server_of(
 ) -> tuple[BaseServer, FastAPI]:
     """Check the settings of `instance`; return a server of the class with its app."""
     config = _checked_config(server_class, instance, run_config)
+    note_secrets(client, run_config.secrets)
     server = server_class(config=config, server_client=client)
     return server, server.setup_webserver()
 
