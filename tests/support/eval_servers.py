@@ -34,12 +34,14 @@ def provider_process(**behaviour: Any) -> Generator[str]:
 
 
 @contextmanager
-def env_start(folder: Path, origin: str, *more: str) -> Generator[str]:
+def env_start(
+    folder: Path, origin: str, *more: str, model_type: str = "openai_model"
+) -> Generator[str]:
     """Run `gym env start` on a port of its own; give what `--no-serve` needs to find it."""
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "nemo_gym", "env", "start", "--resources-server", "counter"),
-            *("--search-dir", COUNTER, "--model-type", "openai_model", "--model-url", origin),
+            *("--search-dir", COUNTER, "--model-type", model_type, "--model-url", origin),
             *("--model", "m", "--model-api-key", "k", "++head_server.port=0", *more),
         ],
         cwd=folder,

@@ -56,7 +56,11 @@ def serve(
     /ng-rollout/ID/ says so itself.
     """
     name = parse_rollout_id(rollout_id or f"process-{int(time.time())}-{secrets.token_hex(2)}")
-    asyncio.run(_serve(upstream, directory.absolute(), (host, port), _key(key_env), name))
+    import uvloop  # noqa: PLC0415 - only a command that serves pays for it
+
+    serving = _serve(upstream, directory.absolute(), (host, port), _key(key_env), name)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
 
 
 def _key(key_env: str | None) -> str | None:
