@@ -19,7 +19,9 @@ from support.collector import Received, grpc_collector, http_collector
 
 Collector = Callable[[], AbstractContextManager[Received]]
 BOTH = pytest.mark.parametrize(
-    ("collector", "protocol"), [(http_collector, "http"), (grpc_collector, "grpc")], ids=str
+    ("collector", "protocol"),
+    [(http_collector, "http"), (grpc_collector, "grpc")],
+    ids=["http", "grpc"],
 )
 
 

@@ -75,21 +75,23 @@ def pass_hat_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate 
 
 def expected_max(values: Sequence[float], k: int) -> float:
     """Return the mean, over all subsets of `k` of the values, of the largest one (1 <= k <= n)."""
-    subsets = _subsets(len(values), k)
-    ordered = sorted(values)
-    # The i-th smallest (from 0) is the largest of a subset whose others are among the i below it.
-    return math.fsum(math.comb(i, k - 1) / subsets * ordered[i] for i in range(k - 1, len(values)))
+    n = len(values)
+    if not 1 <= k <= n:
+        raise ValueError(f"k must be from 1 to the number of values: k={k}, values={n}")
+    # The i-th smallest (from 0) is the largest of a subset whose others are among the i below it,
+    # so its weight is C(i, k-1) / C(n, k): k / n at the top, and from one to the next below it
+    # times (i - k + 1) / i. Whole binomials would have thousands of digits at thousands of values.
+    weight = k / n
+    terms: list[float] = []
+    for i, value in zip(range(n - 1, k - 2, -1), sorted(values, reverse=True), strict=False):
+        terms.append(weight * value)
+        weight *= (i - k + 1) / i if i else 0.0
+    return math.fsum(terms)
 
 
 def expected_min(values: Sequence[float], k: int) -> float:
     """Return the mean, over all subsets of `k` of the values, of the smallest one."""
     return -expected_max([-value for value in values], k)
-
-
-def _subsets(n: int, k: int) -> int:
-    if not 1 <= k <= n:
-        raise ValueError(f"k must be from 1 to the number of values: k={k}, values={n}")
-    return math.comb(n, k)
 
 
 def _wilson(mean: float, error: float, quantile: float, tasks: int) -> Estimate:

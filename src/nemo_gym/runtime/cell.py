@@ -16,8 +16,6 @@ from nemo_gym.runtime.logs import name_requests, server_named
 from nemo_gym.servers.instance import BaseServer
 from nemo_gym.servers.load import build_server
 from nemo_gym.servers.serve import AppServer
-from nemo_gym.telemetry.trace_middleware import TraceMiddleware
-from nemo_gym.telemetry.tracing import tracer
 from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.server_client import ServerClient
 
@@ -48,8 +46,7 @@ class Cell:
         for instance in servers:
             with server_named(instance.name):
                 server, app = build_server(instance, self._config, self.client)
-            traced = app if tracer() is None else TraceMiddleware(app, instance.name)
-            named = name_requests(traced, instance.name)
+            named = name_requests(app, instance.name)
             self._hosted.append(_Hosted(instance, server, named))
             self.directory.register_local(instance.name, named)
 

@@ -122,7 +122,8 @@ class _Start:
         head_socket = bind_head(self.config, free_port=self.options.free_head_port)
         self.stack.callback(head_socket.close)
         here = _hosted_here(self.layout.plans, self.options)
-        telemetry = await self._telemetry("driver" if here else "parent")
+        drives = self.options.kind == "eval run"
+        telemetry = await self._telemetry("driver" if here or drives else "parent")
         children = self._children(here)
         self.stack.push_async_callback(stop_all, children, notify)
         client, cell = _client(self.config, self.layout.addresses(), here)
