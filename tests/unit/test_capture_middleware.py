@@ -210,6 +210,37 @@ async def test_a_failure_of_capture_never_fails_the_call_and_marks_the_rollout(
     assert "a call of rollout 3-1 is lost" in caplog.text
 
 
+async def test_a_clock_that_fails_half_way_never_fails_the_call() -> None:
+    ticks = iter([1.0, 2.0, 3.0])
+    store, client = MemoryStore(), Client()
+    script = Script([start(200, JSON), body(ANSWER[:5], more=True), body(ANSWER[5:])])
+
+    assert await client.call(stack(script, store, clock=ticks.__next__), http_scope(CHAT)) is None
+    assert client.data == ANSWER
+    assert store.is_incomplete("3-1")
+    assert not store.is_pending("3-1")
+
+
+async def test_scopes_and_refusals_pass_as_with_capture_off() -> None:
+    store, client = MemoryStore(), Client()
+    app = stack(Script([start(), body(b"x")], reads_request=False), store)
+    await client.call(app, {"type": "lifespan"})
+    refused = Client()
+    await refused.call(app, http_scope("/ng-rollout/../v1/messages"))
+
+    assert client.data == b"x"
+    assert refused.got[0]["status"] == 400
+    assert store.rollouts() == []
+
+
+async def test_messages_that_are_no_response_pass_untouched() -> None:
+    trailers = {"type": "http.response.trailers", "headers": [], "more_trailers": False}
+    store, client = MemoryStore(), Client()
+    await client.call(stack(Script([start(), body(ANSWER), trailers]), store), http_scope(CHAT))
+
+    assert client.got[-1] == trailers
+
+
 async def test_a_row_that_cannot_be_stored_never_fails_the_call() -> None:
     store, client = MemoryStore(error=OSError("full")), Client()
     app = model_call_stack(Script([start(), body(ANSWER)]), store=store, model_ref_name="m")

@@ -168,6 +168,18 @@ def test_clearing_drops_rows_and_marks_of_exactly_these_rollouts(tmp_path: Path)
     assert store.rollouts() == [B]
 
 
+def test_a_copy_without_its_hidden_folder_is_read_all_the_same(tmp_path: Path) -> None:
+    store = CaptureStore(tmp_path / "a", disk=LocklessDisk())
+    store.submit(row(A, "c")).result()
+    store.close()
+    shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns(".nemo_gym"))
+    copy = CaptureStore(tmp_path / "b")
+
+    assert ids(copy, A) == ["c"]
+    copy.clear([A])
+    assert ids(copy, A) == []
+
+
 def test_a_server_that_holds_a_cleared_file_goes_on_writing_to_it(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
     store.submit(row(A, "old", size=500)).result()

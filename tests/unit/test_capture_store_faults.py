@@ -25,6 +25,49 @@ def ids(store: CaptureStore, rollout_id: RolloutId) -> list[str]:
     ]
 
 
+class BuggyDisk(FaultyDisk):
+    """Fails in a way that no disk does, as code with a mistake would."""
+
+    buggy = False
+
+    def write(self, fd: int, data: bytes) -> int:
+        if self.buggy:
+            raise ZeroDivisionError
+        return super().write(fd, data)
+
+
+def test_a_mistake_in_the_writer_fails_its_batch_and_not_the_thread(tmp_path: Path) -> None:
+    disk = BuggyDisk()
+    store = CaptureStore(tmp_path, disk=disk)
+    store.open_for_writing()
+    disk.buggy = True
+    error = store.submit(row(A, "lost"), store.claim(A)).exception()
+    disk.buggy = False
+    store.submit(row(A, "next")).result()
+
+    assert isinstance(error, ZeroDivisionError)
+    assert ids(store, A) == ["next"]
+    assert store.is_incomplete(A)
+    assert not store.is_pending(A)
+    store.close()
+
+
+def test_many_files_of_a_network_file_system_are_each_synced(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    disk.local = False
+    store = CaptureStore(tmp_path, disk=disk)
+    store.open_for_writing()
+    disk.sync_delay_s = 0.05
+    futures = [store.submit(row(RolloutId(f"{n}-0"), "c")) for n in range(30)]
+    began = time.monotonic()
+    for future in futures:
+        future.result()
+
+    assert time.monotonic() - began < 30 * 0.05
+    assert len(store.rollouts()) == 30
+    store.close()
+
+
 @pytest.mark.parametrize("room", [0, 50])
 def test_rows_before_and_after_a_full_disk_are_whole_and_the_ones_during_are_marked(
     tmp_path: Path, room: int, caplog: pytest.LogCaptureFixture

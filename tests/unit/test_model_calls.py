@@ -181,6 +181,28 @@ def test_without_capture_or_without_an_id_the_record_is_left_alone(tmp_path: Pat
     assert merge_model_call_capture_into_record({"reward": 1.0}, [tmp_path]) == {"reward": 1.0}
 
 
+def test_the_documented_helpers_judge_by_what_is_there() -> None:
+    usage = {"input_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20}
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    response = {"choices": [{"message": {"tool_calls": [{"id": "t", "function": function}]}}]}
+
+    assert model_calls.extract_token_stats(usage)["tokens_in"] == 125
+    assert model_calls._cache_signal(usage) == (True, 100)
+    assert model_calls._as_arguments('{"a": 1}') == {"a": 1}
+    assert [model_calls._token_count(value) for value in (0, True, -1, "1")] == [
+        0,
+        None,
+        None,
+        None,
+    ]
+    assert model_calls._tool_calls_and_reasoning(response) == (
+        [{"call_id": "t", "name": "f", "arguments": {"a": 1}}],
+        None,
+    )
+    details = {"a": {"x": True}, "b": {"x": 3}}
+    assert model_calls._usage_detail_token(details, ("a", "b"), ("x",)) == 3
+
+
 class RunRequest(BaseModel):
     model_config = ConfigDict(extra="allow")
 

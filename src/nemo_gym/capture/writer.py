@@ -168,7 +168,8 @@ class Writer:
     def _mark(self, rollout_id: RolloutId, reason: str) -> None:
         try:
             write_mark(self._parts.layout, self._parts.disk, rollout_id, reason)
-        except OSError:
+        except Exception as error:  # noqa: BLE001 - the wall between capture and calls
+            logger.warning("capture: rollout %s cannot be marked: %r", rollout_id, error)
             self._parts.claims.hold_lost(rollout_id)
 
 
