@@ -1,0 +1,129 @@
+"""A real run seen from outside: one trace a rollout whatever the placement, metrics at the head."""
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.collector import Received, http_collector
+from support.eval_command import environ_of
+from support.eval_servers import COUNTER, provider_process
+from support.gym_command import Ended, gym
+
+ROLLOUTS = 3
+PLACEMENTS = {
+    "one-cell": [],
+    "two-cells": ["--workers", "2"],
+    "one-process-each": ["--one-process-each"],
+}
+
+
+def run_counter(folder: Path, origin: str, *more: str) -> Ended:
+    """Run three rollouts of the counter environment."""
+    row = {"responses_create_params": {"input": "count"}}
+    (folder / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * ROLLOUTS)
+    return gym(
+        *("eval", "run", "--resources-server", "counter", "--search-dir", COUNTER),
+        *("--model-type", "openai_model", "--model", "m", "--model-url", origin),
+        *("--model-api-key", "k", "--agent", "counter_agent"),
+        *("--input", "rows.jsonl", "--output", "x.jsonl", *more),
+        cwd=folder,
+        environ=environ_of(folder),
+    )
+
+
+def traces_of(received: Received) -> list[list[Any]]:
+    """Return the spans of each trace."""
+    traces: dict[bytes, list[Any]] = defaultdict(list)
+    for span in received.spans():
+        traces[span.trace_id].append(span)
+    return list(traces.values())
+
+
+def attribute(span: Any, key: str) -> str | None:
+    return next((a.value.string_value for a in span.attributes if a.key == key), None)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_rollout_is_one_trace_across_its_servers(tmp_path: Path, placement: str) -> None:
+    with provider_process(answer={"text": "done"}) as origin, http_collector() as received:
+        ended = run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.traces.enabled=true",
+            f"++telemetry.otlp.endpoint={received.endpoint}",
+            *PLACEMENTS[placement],
+        )
+
+    assert ended.code in {0, 1}, ended.err
+    traces = traces_of(received)
+    roots = [span for trace in traces for span in trace if span.name == "gym.rollout"]
+    assert len(traces) == len(roots) == ROLLOUTS
+    assert len({attribute(root, "gym.rollout.id") for root in roots}) == ROLLOUTS
+    for trace in traces:
+        [root] = [span for span in trace if span.name == "gym.rollout"]
+        [run] = [span for span in trace if attribute(span, "nemo.gym.server") == "counter_agent"]
+        called = [span for span in trace if span.parent_span_id == run.span_id]
+        assert run.parent_span_id == root.span_id
+        assert Counter(attribute(span, "nemo.gym.server") for span in called) == {
+            "counter": 2,  # /seed_session and /verify
+            "policy_model": 1,
+        }
+
+
+def test_no_rollout_is_traced_where_none_is_sampled(tmp_path: Path) -> None:
+    with provider_process(answer={"text": "done"}) as origin, http_collector() as received:
+        run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.traces.enabled=true",
+            "++telemetry.traces.sample_ratio=0",
+            f"++telemetry.otlp.endpoint={received.endpoint}",
+        )
+
+    assert traces_of(received) == []
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_every_process_of_a_run_sends_metrics_under_its_own_identity(
+    tmp_path: Path, placement: str
+) -> None:
+    with provider_process(answer={"text": "done"}) as origin, http_collector() as received:
+        ended = run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.metrics.enabled=true",
+            f"++telemetry.otlp.endpoint={received.endpoint}",
+            *PLACEMENTS[placement],
+        )
+
+    assert ended.code in {0, 1}, ended.err
+    groups = [group for request in received.metrics for group in request.resource_metrics]
+    identities = {
+        (resource["nemo.gym.process"], resource["service.instance.id"])
+        for group in groups
+        for resource in [{a.key: a.value.string_value for a in group.resource.attributes}]
+    }
+    expected = {"one-cell": 1, "two-cells": 3, "one-process-each": 4}[placement]
+    assert len(identities) == len({name for name, _ in identities}) == expected
+    assert {"gym.driver.rollouts.offered_total", "gym.server.responses_total"} <= received.names()
+
+
+def test_no_metric_names_a_rollout_and_no_secret_is_sent(tmp_path: Path) -> None:
+    with provider_process(answer={"text": "done"}) as origin, http_collector() as received:
+        run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.metrics.enabled=true",
+            "++telemetry.traces.enabled=true",
+            f"++telemetry.otlp.endpoint={received.endpoint}",
+            "++policy_api_key=planted-s3cret-key",
+        )
+
+    metrics = "".join(str(request) for request in received.metrics)
+    assert received.metrics
+    assert "planted-s3cret-key" not in metrics + "".join(map(str, received.traces))
+    for rollout_id in ("0-0", "1-0", "2-0"):
+        assert f'string_value: "{rollout_id}"' not in metrics
