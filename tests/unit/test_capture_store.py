@@ -164,6 +164,8 @@ def test_clearing_drops_rows_and_marks_of_exactly_these_rollouts(tmp_path: Path)
     CaptureStore(tmp_path).clear([A, "7-7"])
 
     assert (ids(store, A), ids(store, B)) == ([], ["c-0-1-a1"])
+    assert store.rollouts() == [B]
+    CaptureStore(tmp_path).clear([A, *(f"{n}-0" for n in range(100))])
     assert (store.is_incomplete(A), store.is_incomplete(B)) == (False, True)
     assert store.rollouts() == [B]
 

@@ -4,12 +4,12 @@ Files are cut to nothing under their lock, never unlinked: a running server may 
 tombstone keeps a commit log from bringing the rows back.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from pathlib import Path
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import marked_rollouts, remove_mark
-from nemo_gym.capture.reading import capture_files, model_call_ids
+from nemo_gym.capture.reading import capture_files, files_of_rollout, model_call_ids
 from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.tombstones import Tombstones
 from nemo_gym.files.disk import Disk
@@ -18,20 +18,35 @@ from nemo_gym.ids import RolloutId
 
 __all__ = ["clear_rollouts"]
 
+_FEW = 64
+
 
 def clear_rollouts(layout: Layout, disk: Disk, rollout_ids: Collection[RolloutId]) -> None:
     """Drop everything of these rollouts, durable when this returns. Raises `OSError`."""
     wanted = set(rollout_ids)
-    # One look at the directory, however many rollouts there are.
-    full = [file for file in capture_files(layout) if file.size and file.rollout_id in wanted]
     tombstones = Tombstones(layout, disk)
-    for file in full:
-        _clear_file(disk, tombstones, file.path, file.rollout_id)
+    full = list(_full_files(layout, wanted))
+    for path, rollout_id in full:
+        _clear_file(disk, tombstones, path, rollout_id)
     tombstones.sync()
     if full:
-        sync_files(disk, layout.directory, [file.path for file in full])
+        sync_files(disk, layout.directory, [path for path, _ in full])
     for rollout_id in wanted & marked_rollouts(layout):
         remove_mark(layout, disk, rollout_id)
+
+
+def _full_files(layout: Layout, wanted: Collection[RolloutId]) -> Generator[tuple[Path, RolloutId]]:
+    """Yield the files of these rollouts that hold anything."""
+    if len(wanted) > _FEW:
+        # One look at the directory, however many rollouts there are.
+        for file in capture_files(layout):
+            if file.size and file.rollout_id in wanted:
+                yield file.path, file.rollout_id
+        return
+    for rollout_id in wanted:
+        for path in files_of_rollout(layout, rollout_id):
+            if path.stat().st_size:
+                yield path, rollout_id
 
 
 def _clear_file(disk: Disk, tombstones: Tombstones, path: Path, rollout_id: RolloutId) -> None:

@@ -77,8 +77,10 @@ def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
         writers = []
     own = [layout.capture_file(rollout_id, writer) for writer in writers]
     found = [path for path in (shared, *own) if path.exists()]
+    if found or layout.hidden.exists():
+        return found
     # A directory that was copied without its hidden folder does not know its writers.
-    return found or sorted(layout.directory.glob(layout.capture_file(rollout_id, "*").name))
+    return sorted(layout.directory.glob(layout.capture_file(rollout_id, "*").name))
 
 
 def read_rollout(
