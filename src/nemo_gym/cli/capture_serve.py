@@ -80,6 +80,7 @@ async def _serve(
     # Imported here: the command's help needs no HTTP server.
     from nemo_gym.capture.store import CaptureStore  # noqa: PLC0415
     from nemo_gym.runtime.capture_server import CaptureServer, provider_at  # noqa: PLC0415
+    from nemo_gym.runtime.garbage import settle_garbage  # noqa: PLC0415
     from nemo_gym.runtime.layout import origin_of  # noqa: PLC0415
     from nemo_gym.servers.forward import Forwarder  # noqa: PLC0415
     from nemo_gym.servers.serve import AppServer, bind_socket  # noqa: PLC0415
@@ -93,6 +94,7 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await server.start()
+    settle_garbage()
     origin = origin_of(sock)
     click.echo(f"capturing calls to {upstream} in {store.directory}")
     click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")

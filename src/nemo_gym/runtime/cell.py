@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
+from nemo_gym.runtime.garbage import settle_garbage
 from nemo_gym.runtime.logs import name_requests, server_named
 from nemo_gym.servers.instance import BaseServer
 from nemo_gym.servers.load import build_server
@@ -63,6 +64,11 @@ class Cell:
         except BaseException:
             await asyncio.gather(*starting, return_exceptions=True)
             raise
+        for hosted in self._hosted:
+            if hosted.running is not None and hosted.running.state:
+                name, state = hosted.instance.name, hosted.running.state
+                self.directory.register_local(name, hosted.app, state)
+        settle_garbage()
 
     async def provider_problems(self) -> list[str]:
         """Return one line for each model server whose provider cannot be reached."""

@@ -8,7 +8,7 @@ import asyncio
 import errno
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp
 
@@ -57,6 +57,11 @@ class AppServer:
         self._server: Server | None = None
         self._ticking: asyncio.Task[None] | None = None
 
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the app's lifespan yielded; empty before `start`."""
+        return self._lifespan.state
+
     async def start(self) -> None:
         """Run the app's start-up and accept connections; returns when it does.
 
@@ -75,6 +80,8 @@ class AppServer:
             http="httptools",
             ws="none",
             lifespan="off",
+            interface="asgi3",
+            proxy_headers=False,
             log_config=None,
             access_log=False,
             server_header=False,
