@@ -11,7 +11,11 @@ from support.reassembly import assemble, bytewise
 
 pytestmark = [needs_corpus, pytest.mark.corpus]
 
-_BY_NAME = {"ids": lambda r: r.name}
+
+def _name(recording: Recording) -> str:
+    return recording.name
+
+
 _CHAT_MESSAGE = (
     "content",
     "refusal",
@@ -52,14 +56,15 @@ def _chat(response: Any, use: str) -> dict[str, Any]:
         }
         for choice in response["choices"]
     ]
-    return _known(found)
+    known: dict[str, Any] = _known(found)
+    return known
 
 
 def _strict(*dialects: str) -> list[Recording]:
     return [r for r in streams(*dialects) if r.use.startswith("strict")]
 
 
-@pytest.mark.parametrize("recording", streams(), **_BY_NAME)
+@pytest.mark.parametrize("recording", streams(), ids=_name)
 def test_a_recording_amounts_to_the_same_however_it_is_cut(recording: Recording) -> None:
     whole = assemble(recording.dialect, [recording.body])
 
@@ -67,7 +72,7 @@ def test_a_recording_amounts_to_the_same_however_it_is_cut(recording: Recording)
     assert assemble(recording.dialect, bytewise(recording.body)) == whole
 
 
-@pytest.mark.parametrize("recording", _strict("chat"), **_BY_NAME)
+@pytest.mark.parametrize("recording", _strict("chat"), ids=_name)
 def test_a_chat_recording_equals_what_the_sdks_make_of_it(recording: Recording) -> None:
     assembled = assemble(recording.dialect, recording.as_received())
 
@@ -76,7 +81,7 @@ def test_a_chat_recording_equals_what_the_sdks_make_of_it(recording: Recording) 
     assert _chat(assembled.response, recording.use) == expected
 
 
-@pytest.mark.parametrize("recording", _strict("messages"), **_BY_NAME)
+@pytest.mark.parametrize("recording", _strict("messages"), ids=_name)
 def test_a_messages_recording_equals_what_the_sdks_make_of_it(recording: Recording) -> None:
     assembled = assemble(recording.dialect, recording.as_received())
 
@@ -84,7 +89,7 @@ def test_a_messages_recording_equals_what_the_sdks_make_of_it(recording: Recordi
     assert assembled.terminal == "message_stop"
 
 
-@pytest.mark.parametrize("recording", streams("responses"), **_BY_NAME)
+@pytest.mark.parametrize("recording", streams("responses"), ids=_name)
 def test_a_responses_recording_equals_its_terminal_response(recording: Recording) -> None:
     expected = dict(recording.expected)
     if not expected.get("output") and recording.items:
@@ -114,7 +119,8 @@ def _without_ends(body: bytes) -> bytes:
     """The stream as it is when it breaks off before anything in it was done."""
     parser = EventParser()
     events = [*parser.feed(body), *parser.finish()]
-    kept = [e.data for e in events if b'.done"' not in e.data and not _ENDS.search(e.data)]
+    found = [e.data for e in events if e.data is not None]
+    kept = [data for data in found if b'.done"' not in data and not _ENDS.search(data)]
     return b"".join(b"data: " + data + b"\n\n" for data in kept)
 
 
@@ -128,7 +134,7 @@ def _streamed(item_type: str, body: bytes) -> bool:
     return item_type != "function_call" or b"function_call_arguments.delta" in body
 
 
-@pytest.mark.parametrize("recording", streams("responses"), **_BY_NAME)
+@pytest.mark.parametrize("recording", streams("responses"), ids=_name)
 def test_items_that_were_never_done_are_what_their_deltas_say(recording: Recording) -> None:
     whole: Any = assemble(recording.dialect, [recording.body]).response
 
@@ -153,7 +159,7 @@ def _text_after(recording: Recording, share: float) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-@pytest.mark.parametrize("recording", _strict("chat", "messages"), **_BY_NAME)
+@pytest.mark.parametrize("recording", _strict("chat", "messages"), ids=_name)
 def test_what_has_come_of_a_cut_stream_is_the_beginning_of_the_whole(recording: Recording) -> None:
     whole = _text_after(recording, 1.0)
 

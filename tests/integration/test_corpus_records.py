@@ -13,7 +13,11 @@ from support.taps import JSON, SSE, Led
 
 pytestmark = [needs_corpus, pytest.mark.corpus]
 
-_BY_NAME = {"ids": lambda r: r.name}
+
+def _name(recording: Recording) -> str:
+    return recording.name
+
+
 _REQUEST = b'{"model": "asked-for"}'
 
 
@@ -65,7 +69,7 @@ def _assert_agrees(record: ModelCallRecord, dialect: str, whole: dict[str, Any])
     assert all(isinstance(call["arguments"], dict) for call in record.tool_calls)
 
 
-@pytest.mark.parametrize("recording", json_bodies(), **_BY_NAME)
+@pytest.mark.parametrize("recording", json_bodies(), ids=_name)
 def test_a_recorded_body_is_stored_as_it_was(recording: Recording) -> None:
     led, verdicts = _led(recording, JSON)
     stored = _stored(led)
@@ -77,7 +81,7 @@ def test_a_recorded_body_is_stored_as_it_was(recording: Recording) -> None:
         _assert_agrees(build(stored, 0), recording.dialect.name, body)
 
 
-@pytest.mark.parametrize("recording", streams(), **_BY_NAME)
+@pytest.mark.parametrize("recording", streams(), ids=_name)
 def test_a_recorded_stream_is_stored_whole_and_commits_once(recording: Recording) -> None:
     led, verdicts = _led(recording, SSE)
     stored = _stored(led)
@@ -94,7 +98,7 @@ def test_a_recorded_stream_is_stored_whole_and_commits_once(recording: Recording
         _assert_agrees(record, recording.dialect.name, whole)
 
 
-@pytest.mark.parametrize("recording", streams(), **_BY_NAME)
+@pytest.mark.parametrize("recording", streams(), ids=_name)
 def test_the_category_of_a_recorded_stream_is_told_by_its_end(recording: Recording) -> None:
     stored = _stored(_led(recording, SSE)[0])
 

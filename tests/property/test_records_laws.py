@@ -18,12 +18,10 @@ _KEYS = [*_TOKENS, "latency_total_ms", "num_calls"]
 @st.composite
 def _records(draw: st.DrawFn) -> list[ModelCallRecord]:
     return [
-        ModelCallRecord(
-            call_index=index,
-            client_session_id=None,
-            client_assistant_message_id=None,
-            latency_total_ms=draw(_LATENCY),
-            **{name: draw(_COUNT) for name in _TOKENS},
+        ModelCallRecord.model_validate(
+            {name: draw(_COUNT) for name in _TOKENS}
+            | {"call_index": index, "latency_total_ms": draw(_LATENCY)}
+            | {"client_session_id": None, "client_assistant_message_id": None}
         )
         for index in range(draw(st.integers(0, 6)))
     ]
@@ -49,7 +47,9 @@ def test_a_total_is_unknown_exactly_when_no_call_reported_it(calls: list[ModelCa
     assert totals["tokens_in"] in {None, sum(c.tokens_in or 0 for c in calls)}
 
 
-_ODD = st.sampled_from([None, 0, 3, -1, True, 2.0, "5", [], {}, {"cached_tokens": 1}])
+_ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, 0, 3, -1, True, 2.0, "5", [], {}, {"cached_tokens": 1}]
+)
 _NAMES = st.sampled_from(
     [
         "input_tokens", "prompt_tokens", "output_tokens", "completion_tokens", "total_tokens",

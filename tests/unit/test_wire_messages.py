@@ -68,7 +68,9 @@ def test_the_input_of_a_tool_is_its_fragments_joined_and_read(
     fragments: list[str], value: object
 ) -> None:
     assembled = _assemble(
-        message_start(), block(0, _TOOL, *map(_json, fragments)), message_end("tool_use")
+        message_start(),
+        block(0, _TOOL, *[_json(text) for text in fragments]),
+        message_end("tool_use"),
     )
 
     response: Any = assembled.response
@@ -120,7 +122,7 @@ def test_thinking_grows_and_its_signature_is_the_last_one() -> None:
 
 
 def test_citations_are_listed_and_unknown_deltas_replace() -> None:
-    deltas = [
+    deltas: list[dict[str, Any]] = [
         {"type": "citations_delta", "citation": {"cited_text": "a"}},
         {"type": "citations_delta", "citation": {"cited_text": "b"}},
         {"type": "compaction_delta", "content": "c", "encrypted_content": "e"},
@@ -205,7 +207,7 @@ def test_interleaved_blocks_are_told_apart_by_index() -> None:
     ids=["omitted", "repeated", "zeros", "half-zeros", "zero-start", "recounted", "new-keys"],
 )
 def test_totals_of_the_last_delta_replace_those_of_the_start(
-    start: dict[str, int], delta: dict[str, int], usage: tuple[int | None, ...]
+    start: dict[str, Any], delta: dict[str, Any], usage: tuple[int | None, ...]
 ) -> None:
     found = _response(
         message_start(**start, output_tokens=1), block(0, _TEXT), message_end(**delta)
