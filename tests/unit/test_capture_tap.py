@@ -149,6 +149,16 @@ def test_what_comes_after_the_commit_is_not_recorded() -> None:
     assert (tapped.status, tapped.request.data, tapped.phase) == (200, b"", None)
 
 
+def test_bytes_of_any_kind_are_taken() -> None:
+    led = Led()
+    led.tap.request_body(bytearray(b"{}"))
+    led.start(JSON)
+
+    assert led.tap.response_body(memoryview(b'{"a":1}'), False, led.now) is COMMIT
+    tapped = led.end()
+    assert (tapped.request.data, tapped.response.data) == (b"{}", b'{"a":1}')
+
+
 def test_body_before_a_head_passes() -> None:
     assert Led().send(b"x", more=False) is SEND
 

@@ -130,10 +130,10 @@ class ExchangeTap:
         self.committed = False
         """Whether the row has all it will have; later messages are not recorded."""
 
-    def request_body(self, chunk: bytes) -> None:
+    def request_body(self, chunk: bytes | bytearray | memoryview) -> None:
         """Take body bytes of the request."""
         if not self.committed:
-            self._request.add(chunk)
+            self._request.add(chunk if isinstance(chunk, bytes) else bytes(chunk))
 
     def response_start(self, status: int, headers: Headers, now: float) -> Verdict:
         """Take the head of the response."""
@@ -149,10 +149,14 @@ class ExchangeTap:
         )
         return self._commit() if self._bodiless else Verdict.SEND
 
-    def response_body(self, body: bytes, more_body: bool, now: float) -> Verdict:
+    def response_body(
+        self, body: bytes | bytearray | memoryview, more_body: bool, now: float
+    ) -> Verdict:
         """Take a body message of the response, as the application sends it."""
         if self.committed or self._response is None:
             return Verdict.SEND
+        if not isinstance(body, bytes):
+            body = bytes(body)
         self._sent += len(body)
         made = self._response.add(body)
         state = self._read(made, now, last=not more_body)
