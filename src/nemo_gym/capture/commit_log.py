@@ -51,7 +51,6 @@ class CommitLog:
         self._mutex = threading.Lock()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._syncer: threading.Thread | None = None
-        self._spare_wanted = False
 
     def open(self) -> None:
         """Lock the owner file and make the first segment. Raises `OSError`."""
@@ -79,8 +78,7 @@ class CommitLog:
             self._give_up(segment)
             raise
         segment.position += size
-        if segment.is_half_full and not self._spare and not self._spare_wanted:
-            self._spare_wanted = True
+        if segment.is_half_full and segment.generation == 1 and not self._spare:
             self._do_later(self._make_spare)
         return size
 
@@ -148,25 +146,29 @@ class CommitLog:
             sealed = segment
             with self._mutex:
                 self._sealed.append(sealed)
+            # First, since the sync may take longer than filling the segment that comes now.
+            self._do_later(self._make_spare)
             self._do_later(lambda: self._recycle(sealed))
         self._current = None
         with self._mutex:
             segment = self._spare.pop() if self._spare else None
         if segment is None:
-            segment = self._new_segment(self._segment_bytes)
+            segment = self._new_segment(self._segment_bytes, fill=False)
         else:
-            self._number += 1
-            renew_segment(self._disk, segment, self._number)
+            renew_segment(self._disk, segment, self._next_number())
         self._current = segment
         return segment
 
-    def _new_segment(self, capacity: int) -> Segment:
+    def _new_segment(self, capacity: int, *, fill: bool = True) -> Segment:
+        # Outside `OPENING`, since filling takes long: a child may keep a copy, it locks nothing.
+        number = self._next_number()
+        path = self._layout.segment(self._writer, number)
+        return new_segment(self._disk, path, number, capacity, fill=fill)
+
+    def _next_number(self) -> int:
         with self._mutex:
             self._number += 1
-            number = self._number
-        with OPENING:
-            path = self._layout.segment(self._writer, number)
-            return new_segment(self._disk, path, number, capacity)
+            return self._number
 
     def _do_later(self, job: Callable[[], None]) -> None:
         if self._syncer is None:
@@ -201,4 +203,3 @@ class CommitLog:
             segment = self._new_segment(self._segment_bytes)
             with self._mutex:
                 self._spare.append(segment)
-        self._spare_wanted = False

@@ -62,16 +62,18 @@ class Segment:
         return self.position >= self.capacity // 2
 
 
-def new_segment(disk: Disk, path: Path, generation: int, capacity: int) -> Segment:
+def new_segment(
+    disk: Disk, path: Path, generation: int, capacity: int, *, fill: bool = True
+) -> Segment:
     """Make a segment, durable by name.
 
     It is filled with zeros and synced: a sync of bytes that lie where bytes have lain before costs
     no journal commit, one of bytes in new space does, along with everybody else's. Where room is
-    scarce it is left to the rows.
+    scarce it is left to the rows; `fill` false is for a writer that cannot wait.
     """
     fd = disk.open_read_write(path)
     try:
-        if disk.free_bytes(path.parent) > _ROOM_LEFT * capacity:
+        if fill and disk.free_bytes(path.parent) > _ROOM_LEFT * capacity:
             for offset in range(0, capacity, _BLOCK):
                 disk.write_at(fd, bytes(min(_BLOCK, capacity - offset)), offset)
             disk.sync(fd)
