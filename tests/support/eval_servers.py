@@ -29,8 +29,10 @@ def provider_process(**behaviour: Any) -> Generator[str]:
     )
     assert process.stdout is not None
     with process:
-        yield json.loads(process.stdout.readline())["origin"]
-        process.terminate()
+        try:
+            yield json.loads(process.stdout.readline())["origin"]
+        finally:
+            process.terminate()
 
 
 @contextmanager
@@ -60,6 +62,8 @@ def env_start(
                 break
         found = re.search(r"head server http://127\.0\.0\.1:(\d+)", "".join(told))
         assert found, told
-        yield f"++head_server.port={found[1]}"
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        try:
+            yield f"++head_server.port={found[1]}"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=20)

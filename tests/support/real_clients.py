@@ -256,7 +256,9 @@ def capture_serve(upstream: str, folder: Path, log: Path) -> Generator[str]:
         assert process.stdout is not None
         with process:
             process.stdout.readline()
-            yield process.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].strip()
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=10)
+            try:
+                yield process.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].strip()
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=10)
     assert process.returncode == 0
