@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.responses_api_models.local_model.requests import understood
+from nemo_gym.responses_api_models.local_model.accepted import understood
 
 USER = {"role": "user", "content": "hi", "type": "message"}
 json_values: st.SearchStrategy[Any] = st.recursive(

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from nemo_gym.resources_servers.workplace_tools.arguments import Arguments
-from nemo_gym.resources_servers.workplace_tools.calendar import CALENDAR_TOOLS
-from nemo_gym.resources_servers.workplace_tools.contacts import CONTACT_TOOLS
-from nemo_gym.resources_servers.workplace_tools.mail import MAIL_TOOLS
+from nemo_gym.resources_servers.workplace_tools.calendar_tools import CALENDAR_TOOLS
+from nemo_gym.resources_servers.workplace_tools.contact_tools import CONTACT_TOOLS
+from nemo_gym.resources_servers.workplace_tools.mail_tools import MAIL_TOOLS
 from nemo_gym.resources_servers.workplace_tools.workplace import ToolMistake, Workplace
 
 __all__ = ["TOOLS", "Tool", "call_tool", "tool_schemas"]

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from nemo_gym.errors import ConfigMistake, ConnectFailed, ServerDied
+from nemo_gym.responses_api_models.local_model.accepted import understood
 from nemo_gym.responses_api_models.local_model.llama import Llama
-from nemo_gym.responses_api_models.local_model.requests import understood
 from nemo_gym.transport.base import Call, Reply
 from nemo_gym.transport.http import HttpTransport, Limits
 
