@@ -30,7 +30,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.local
 	@touch $@
 
 demo: $(VENV)/.local
-	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/demo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/run-demo
 
 test: $(VENV)/.dev
 	scripts/test
