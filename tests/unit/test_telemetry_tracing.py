@@ -7,7 +7,7 @@ import pytest
 
 from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.sdk import OtelBridge
-from nemo_gym.telemetry.tracing import NoSpan, begin_span, extract, inject, span, tracer
+from nemo_gym.telemetry.tracing import NoSpan, Unsampled, begin_span, extract, inject, span, tracer
 from nemo_gym.telemetry.work import tool_call_ended
 from support.spans import by_name, tracing_on
 
@@ -72,9 +72,7 @@ def test_the_state_of_another_vendor_travels_along() -> None:
     with tracing_on() as on:
         parent = extract([PARENT, state])
         assert parent is not None
-        from nemo_gym.telemetry.tracing import Span  # noqa: PLC0415
-
-        with Span(on, "server", "server", parent, {}):
+        with on.begin("POST /run", "server", parent):
             inject(headers)
 
     assert state in headers
@@ -148,6 +146,31 @@ def test_an_unsampled_trace_tells_the_callee_so() -> None:
         inject(headers)
 
     assert headers[0][1].endswith(b"-00")
+
+
+def test_inside_an_unsampled_trace_nothing_is_begun_and_the_callee_still_told() -> None:
+    headers: Headers = []
+
+    with tracing_on(0.0), span("rollout", root=True) as rollout, span("turn") as turn:
+        call = begin_span("chat m")
+        inject(headers)
+
+    assert isinstance(rollout, Unsampled)
+    assert (type(turn), call) == (NoSpan, None)
+    assert extract(headers) is None  # off again
+    assert headers[0][1].endswith(b"-00")
+
+
+def test_a_caller_that_does_not_sample_is_obeyed() -> None:
+    headers: Headers = []
+
+    with tracing_on(1.0) as on:
+        parent = extract([(PARENT[0], PARENT[1].replace(b"-01", b"-00"))])
+        with on.begin("POST /run", "server", parent), span("turn"):
+            inject(headers)
+
+    assert list(on.ended) == []
+    assert headers == [(b"traceparent", PARENT[1].replace(b"-01", b"-00"))]
 
 
 def test_the_queue_is_bounded_and_counts_what_it_drops() -> None:

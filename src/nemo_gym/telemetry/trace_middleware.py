@@ -41,11 +41,12 @@ class TraceMiddleware:
         if parent is None and scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        span = Span(owner, scope["method"], "server", parent, {"nemo.gym.server": self.server})
-        if span.context.sampled:
+        named = {"nemo.gym.server": self.server}
+        span = owner.begin(scope["method"], "server", parent, named)
+        if isinstance(span, Span):
             await self._traced(span, scope, receive, send)
             return
-        with span:  # only so that what is called from here is left out too
+        with span:
             await self.app(scope, receive, send)
 
     async def _traced(

@@ -32,6 +32,7 @@ __all__ = [
     "Span",
     "SpanKind",
     "Tracer",
+    "Unsampled",
     "begin_span",
     "extract",
     "inject",
@@ -94,6 +95,25 @@ class Tracer:
         """Return the innermost running span of this task, ours or another library's."""
         return _CURRENT.get() if self.bridge is None else self.bridge.current()
 
+    def begin(
+        self,
+        name: str,
+        kind: SpanKind,
+        parent: TraceContext | None,
+        attributes: Mapping[str, AttributeValue] = _NONE,
+    ) -> "Span | Unsampled":
+        """Begin a span under `parent`, or a trace of its own without one."""
+        if parent is None:
+            trace_id, span_id = random.getrandbits(128) or 1, random.getrandbits(64) or 1
+            context = TraceContext(trace_id, span_id, sampled_by(self.ratio, trace_id))
+            if not context.sampled:
+                return Unsampled(self, context)
+        elif parent.sampled:
+            context = _child_of(parent)
+        else:
+            return Unsampled(self, parent)
+        return Span(self, name, context, parent, kind=kind, attributes=attributes)
+
     def keep(self, ended: EndedSpan) -> None:
         """Queue a span for the exporter; beyond the limit it is dropped and counted."""
         if len(self.ended) >= _QUEUE_LIMIT:
@@ -106,57 +126,64 @@ class Tracer:
         return [self.ended.popleft() for _ in range(min(limit, len(self.ended)))]
 
 
-class Span:
+class _Entered:
+    """A context as the running one of this task, for `with`."""
+
+    __slots__ = ("_attached", "_token", "_tracer", "context")
+
+    def __init__(self, owner: Tracer, context: TraceContext) -> None:
+        self._tracer = owner
+        self._token: Token[TraceContext | None] | None = None
+        self._attached: object = None
+        self.context = context
+
+    def enter(self) -> None:
+        self._token = _CURRENT.set(self.context)
+        if self._tracer.bridge is not None:
+            self._attached = self._tracer.bridge.attach(self.context)
+
+    def leave(self) -> None:
+        token, self._token = self._token, None
+        attached, self._attached = self._attached, None
+        try:
+            if token is not None:
+                _CURRENT.reset(token)
+                if self._tracer.bridge is not None:
+                    self._tracer.bridge.detach(attached)
+        except ValueError:
+            # Closed from another task, as generators may be: that task's span is not ours to end.
+            pass
+
+
+class Span(_Entered):
     """A span under way. `with` makes it the parent of what runs inside, in this task."""
 
-    __slots__ = (
-        "_attached",
-        "_ended",
-        "_token",
-        "_tracer",
-        "attributes",
-        "context",
-        "kind",
-        "name",
-        "parent",
-        "started_ns",
-    )
+    __slots__ = ("_ended", "attributes", "kind", "name", "parent", "started_ns")
 
     def __init__(
         self,
         owner: Tracer,
         name: str,
-        kind: SpanKind,
+        context: TraceContext,
         parent: TraceContext | None,
+        *,
+        kind: SpanKind,
         attributes: Mapping[str, AttributeValue],
     ) -> None:
-        self._tracer = owner
+        super().__init__(owner, context)
         self._ended = False
-        self._token: Token[TraceContext | None] | None = None
-        self._attached: object = None
         self.name = name
         self.kind: SpanKind = kind
         self.parent = parent
-        self.context = _child(owner, parent)
         self.attributes = dict(attributes)
         self.started_ns = time_ns()
 
     def __enter__(self) -> "Span":
-        self._token = _CURRENT.set(self.context)
-        if self._tracer.bridge is not None:
-            self._attached = self._tracer.bridge.attach(self.context)
+        self.enter()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
-        token, self._token = self._token, None
-        try:
-            if token is not None:
-                _CURRENT.reset(token)
-                if self._tracer.bridge is not None:
-                    self._tracer.bridge.detach(self._attached)
-        except ValueError:
-            # Closed from another task, as generators may be: that task's span is not ours to end.
-            pass
+        self.leave()
         self.end(None if kind is None else kind.__name__)
 
     def set(self, key: str, value: AttributeValue) -> None:
@@ -168,8 +195,6 @@ class Span:
         if self._ended:
             return
         self._ended = True
-        if not self.context.sampled:
-            return
         times = (self.started_ns, time_ns())
         if error is not None:
             self.attributes["error.type"] = error
@@ -181,7 +206,7 @@ class Span:
 
 
 class NoSpan:
-    """Stands in for a span while traces are off."""
+    """Stands in for a span that is not recorded."""
 
     __slots__ = ()
 
@@ -196,6 +221,19 @@ class NoSpan:
 
     def end(self, error: str | None = None) -> None:
         """Do nothing."""
+
+
+class Unsampled(NoSpan, _Entered):
+    """The start of a trace that is not recorded, here: whoever is called from inside is told so."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> "Unsampled":
+        self.enter()
+        return self
+
+    def __exit__(self, *_exc_info: object) -> None:
+        self.leave()
 
 
 _NO_SPAN = NoSpan()
@@ -230,7 +268,10 @@ def span(
     owner = _TRACER
     if owner is None:
         return _NO_SPAN
-    return Span(owner, name, kind, None if root else owner.current(), attributes)
+    parent = None if root else owner.current()
+    if parent is not None and not parent.sampled:
+        return _NO_SPAN
+    return owner.begin(name, kind, parent, attributes)
 
 
 def begin_span(
@@ -238,13 +279,15 @@ def begin_span(
 ) -> Span | None:
     """Begin a span that is nobody's parent, to be ended from anywhere.
 
-    None while traces are off, and where no trace runs.
+    None while traces are off, and where no trace runs that is recorded.
     """
     owner = _TRACER
     if owner is None:
         return None
     parent = owner.current()
-    return None if parent is None else Span(owner, name, kind, parent, attributes)
+    if parent is None or not parent.sampled:
+        return None
+    return Span(owner, name, _child_of(parent), parent, kind=kind, attributes=attributes)
 
 
 def record_span(
@@ -290,9 +333,6 @@ def extract(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
     return context
 
 
-def _child(owner: Tracer, parent: TraceContext | None) -> TraceContext:
+def _child_of(parent: TraceContext) -> TraceContext:
     span_id = random.getrandbits(64) or 1
-    if parent is not None:
-        return TraceContext(parent.trace_id, span_id, parent.sampled, parent.state)
-    trace_id = random.getrandbits(128) or 1
-    return TraceContext(trace_id, span_id, sampled_by(owner.ratio, trace_id))
+    return TraceContext(parent.trace_id, span_id, parent.sampled, parent.state)
