@@ -120,5 +120,5 @@ def test_a_damaged_file_of_the_package_is_told(tmp_path: Path) -> None:
 def test_missing_llama_is_told_with_the_command_that_installs_it(tmp_path: Path) -> None:
     check_runtime(installed(tmp_path))
 
-    with pytest.raises(ConfigMistake, match="pip install xllamacpp"):
+    with pytest.raises(ConfigMistake, match="pip install 'xllamacpp"):
         check_runtime(nowhere)

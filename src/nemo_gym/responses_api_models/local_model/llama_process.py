@@ -16,6 +16,17 @@ from typing import Any
 
 __all__ = ["main"]
 
+# Settings that not every release of xllamacpp has.
+_WHERE_KNOWN: Mapping[str, object] = {
+    "hostnames": ["127.0.0.1"],
+    "hostname": "127.0.0.1",
+    "ui": False,
+    "webui": False,
+    "endpoint_slots": False,
+    "endpoint_props": False,
+    "offline": True,
+}
+
 
 def main() -> int:
     """Serve until standard input ends; the exit code is 1 when the model cannot be loaded."""
@@ -25,7 +36,8 @@ def main() -> int:
     settings = json.loads(sys.stdin.readline())
     try:
         server = _serve(settings)
-    except (ImportError, RuntimeError) as problem:
+    except (ImportError, RuntimeError, AttributeError, TypeError) as problem:
+        # The last two: a release of xllamacpp whose settings have other names.
         print(json.dumps({"error": f"{problem}"}), file=answer, flush=True)
         return 1
     print(json.dumps({"address": server.listening_address}), file=answer, flush=True)
@@ -40,7 +52,6 @@ def _serve(settings: Mapping[str, Any]) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = settings["path"]
     params.model_alias = {settings["alias"]}
-    params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.n_ctx = settings["context_size"] * settings["slots"]
     params.n_parallel = settings["slots"]
@@ -50,11 +61,13 @@ def _serve(settings: Mapping[str, Any]) -> Any:
     params.cpuparams_batch.n_threads = settings["threads"]
     params.cpuparams.poll = params.cpuparams_batch.poll = settings["poll"]
     params.verbosity = settings["verbosity"]
-    params.ui = False
-    params.endpoint_slots = False
-    params.endpoint_props = False
-    params.offline = True
-    return xllamacpp.Server(params)
+    for name, value in _WHERE_KNOWN.items():
+        if hasattr(params, name):
+            setattr(params, name, value)
+    server = xllamacpp.Server(params)
+    if not server.listening_address.startswith("http://127.0.0.1:"):
+        raise RuntimeError(f"it listens at {server.listening_address}, not on loopback")
+    return server
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def check_runtime(find: FindSpec = find_spec) -> None:
     if find("xllamacpp") is None:
         raise ConfigMistake(
             "local_model needs the package xllamacpp, which is not installed",
-            mend="pip install xllamacpp",
+            mend="pip install 'xllamacpp>=2026.6'",
         )
 
 
