@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from nemo_gym.errors import ConfigMistake
 from nemo_gym.responses_api_models.local_model.weights import BUILT_IN_ALIAS
 from nemo_gym.servers.lifespan import AppLifespan, LifespanFailed
 from nemo_gym.transport.base import Call
@@ -165,10 +166,12 @@ async def test_a_file_that_only_looks_like_a_model_is_named_with_the_reason(
     settings = {"entrypoint": "app.py", "model": str(path)}
     cell = InCell({"policy_model": {"responses_api_models": {"local_model": settings}}})
 
-    with pytest.raises(LifespanFailed) as failed:
+    with pytest.raises((ConfigMistake, LifespanFailed)) as failed:
         await AppLifespan(cell.apps["policy_model"]).start()
 
-    assert f"llama.cpp cannot serve {path}" in str(failed.value.__cause__)
+    mistake = failed.value.__cause__ or failed.value
+    assert isinstance(mistake, ConfigMistake)
+    assert f"llama.cpp cannot serve {path}" in str(mistake)
     await cell.aclose()
 
 
