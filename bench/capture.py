@@ -1,0 +1,366 @@
+"""What capturing model calls costs: CPU seconds of the server per 1,000 calls, with and without.
+
+    python bench/capture.py [--quick] [--rounds 3] [--directory DIR] [--peers] [--litellm PROGRAM]
+                            [--json FILE]
+
+`gym capture serve` as a process of its own, between a zero-delay provider and a load generator
+(one process each, loopback), beside the same stack without a store and three floors: the store on
+tmpfs, a bare fdatasync a batch, and open-lock-write-fsync-close a call. Requests of 2, 40, 62 and
+85 KB, answers of 1.6 KB; JSON, and streams of 200 chunks that come one by one. The servers of a
+table take turns within a round; medians over the rounds are shown, and differences are taken
+within a round before the median.
+
+CPU is what the kernel accounts to the threads of the server. Wall times (calls/s, p50, p99) also
+tell how busy the machine is with other things. `sync ms` is one fdatasync of 4 KB in the capture
+directory, measured between the runs. `--peers` adds nginx, `--litellm` LiteLLM's proxy.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import uvloop
+from forward import Running, nginx_before, started
+
+from nemo_gym.errors import TransportError
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.http import HttpTransport
+
+HERE = Path(__file__).resolve().parent
+CHAT = "/v1/chat/completions"
+ROLLOUTS = 64
+EVENTS = 200
+TEXT = "tokens of 6." * 107
+CHUNKS_PER_S = 5000
+"""Chunks come slower than servers can pass them on, else they merge and are counted as many."""
+LITELLM_KEY = "sk-bench"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One table."""
+
+    kb: int
+    in_flight: int
+    calls: int
+    stream: bool = False
+    delay_s: float = 0.0
+    """What the provider waits before it answers."""
+
+    def title(self) -> str:
+        kind = f"SSE, {EVENTS} chunks" if self.stream else "JSON"
+        paced = f", provider takes {self.delay_s * 1000:.0f} ms" if self.delay_s else ""
+        return f"{self.kb} KB {kind}, {self.in_flight} in flight{paced}"
+
+    def body(self) -> bytes:
+        """Return a request as agents send them: prose with quotes, line ends and other letters."""
+        line = (
+            'He said: "Schön, run `ls -l` in /tmp/work".\n\tThen look at what it printed — café.\n'
+        )
+        turns, size = [], 0
+        while size < self.kb * 1024 - 150:
+            text = line * min(12, max(1, (self.kb * 1024 - size) // 120))
+            turns.append({"role": ("user", "assistant")[len(turns) % 2], "content": text})
+            size += len(json.dumps(turns[-1], ensure_ascii=False).encode())
+        request = {"model": "gpt-bench", "messages": turns, "temperature": 0, "stream": self.stream}
+        return json.dumps(request, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def behaviour(self) -> dict[str, object]:
+        if not self.stream:
+            return {"answer": {"text": TEXT}, "delay_s": self.delay_s}
+        pause = max(0.001, self.in_flight / CHUNKS_PER_S)
+        return {"answer": {"text": TEXT, "deltas": EVENTS}, "piece_delay_s": pause}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One run of one server. CPU per 1,000 calls in seconds; of a stream per chunk in µs."""
+
+    cpu: float
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    failed: float
+
+
+def scenarios(*, quick: bool) -> list[Scenario]:
+    if quick:
+        return [
+            Scenario(2, 64, 4000),
+            Scenario(62, 64, 1500),
+            Scenario(2, 64, 2500, delay_s=0.05),
+            Scenario(2, 1024, 4000),
+            Scenario(2, 64, 64, stream=True),
+        ]
+    calls = {2: 10_000, 40: 4000, 62: 4000, 85: 3000}
+    json_calls = [Scenario(kb, n, max(600 if n == 1 else calls[kb], n * 3))
+                  for n in (1, 64, 1024) for kb in (2, 40, 85)]  # fmt: skip
+    streams = [
+        Scenario(kb, n, max(24, n), stream=True) for n in (1, 64, 1024) for kb in (2, 40, 85)
+    ]
+    paced = [Scenario(2, 64, 6000, delay_s=0.05), Scenario(40, 64, 4000, delay_s=0.05)]
+    return [*json_calls, Scenario(62, 64, 4000), *paced, *streams]
+
+
+def cpu_s(server: Running) -> float:
+    """Seconds on a CPU so far of all threads of the server and its children."""
+    pids = [server.process.pid, *(c.pid for c in server.process.children(recursive=True))]
+    stats = (path for pid in pids for path in Path(f"/proc/{pid}/task").glob("*/schedstat"))
+    return sum(int(path.read_text().split()[0]) for path in stats) / 1e9
+
+
+async def load(origin: str, prefixed: bool, scenario: Scenario, calls: int) -> Figures:
+    """Make the calls, so many at a time; the CPU is left at 0."""
+    headers = [(b"authorization", f"Bearer {LITELLM_KEY}".encode())]
+    headers.append((b"content-type", b"application/json"))
+    transport, body, waits, failed = HttpTransport(origin), scenario.body(), [], 0
+    numbers = iter(range(calls))
+
+    async def worker(wait_s: float) -> None:
+        nonlocal failed
+        await asyncio.sleep(wait_s)
+        for number in numbers:
+            path = f"/ng-rollout/{number % ROLLOUTS}-0{CHAT}" if prefixed else CHAT
+            began = time.perf_counter()
+            try:
+                reply = await transport.send(Call("POST", path, headers, body))
+                whole = await reply.read()
+                failed += reply.status != 200 or not whole
+            except TransportError:
+                failed += 1
+            waits.append((time.perf_counter() - began) * 1000)
+
+    began = time.perf_counter()
+    # Callers of a slow provider are spread over its delay, not marched in step.
+    spread = scenario.delay_s / scenario.in_flight
+    await asyncio.gather(*(worker(n * spread) for n in range(scenario.in_flight)))
+    took = time.perf_counter() - began
+    await transport.aclose()
+    waits.sort()
+    p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
+    return Figures(0.0, calls / took, p50, p99, failed)
+
+
+def run(server: Running, prefixed: bool, scenario: Scenario, calls: int) -> Figures:
+    uvloop.run(load(server.origin, prefixed, scenario, min(calls, scenario.in_flight)))
+    before = cpu_s(server)
+    found = uvloop.run(load(server.origin, prefixed, scenario, calls))
+    used = (cpu_s(server) - before) / calls
+    cpu = used * 1e6 / EVENTS if scenario.stream else used * 1000
+    return Figures(cpu, found.per_s, found.p50_ms, found.p99_ms, found.failed)
+
+
+@contextmanager
+def capture_serve(upstream: str, directory: Path) -> Generator[Running]:
+    """Run the real command."""
+    import psutil  # noqa: PLC0415
+
+    command = [sys.executable, "-m", "nemo_gym", "capture", "serve", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--upstream", upstream, "--dir", str(directory)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")},
+    )
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        origin = process.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].strip()
+        yield Running(origin, psutil.Process(process.pid))
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def litellm_before(origin: str, program: str) -> Generator[Running]:
+    """Run LiteLLM's proxy, one worker, nothing logged."""
+    import psutil  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        probe.close()
+        config = Path(folder, "config.yaml")
+        params = {"model": "openai/m", "api_base": f"{origin}/v1", "api_key": "k"}
+        models = [{"model_name": "gpt-bench", "litellm_params": params}]
+        settings = {"disable_spend_logs": True, "master_key": LITELLM_KEY}
+        config.write_text(json.dumps({"model_list": models, "general_settings": settings}))
+        process = subprocess.Popen(
+            [program, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "LITELLM_LOG": "ERROR", "NO_PROXY": "127.0.0.1",
+                 "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        )  # fmt: skip
+        address = f"http://127.0.0.1:{port}"
+        try:
+            wait_until_healthy(f"{address}/health/liveliness")
+            yield Running(address, psutil.Process(process.pid))
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_until_healthy(url: str, timeout_s: float = 120) -> None:
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):  # noqa: S310
+                return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.5)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    server: Running
+    prefixed: bool = True
+    share: float = 1.0
+    """Part of the calls that it is given, where it takes long."""
+
+
+@contextmanager
+def contestants(
+    scenario: Scenario, upstream: str, directory: Path, options: argparse.Namespace
+) -> Generator[dict[str, Contestant]]:
+    """Start all servers of a table, each with a directory of its own."""
+    with tempfile.TemporaryDirectory(dir=directory) as folder, ExitStack() as stack:
+        found: dict[str, Contestant] = {}
+        for kind in ("off", "sync per batch", "file per call"):
+            own = Path(folder, kind.replace(" ", "-"))
+            own.mkdir()
+            program = str(HERE / "capture_servers.py")
+            server = started(sys.executable, program, kind, upstream, str(own))
+            found[kind] = Contestant(stack.enter_context(server))
+        shm = stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm"))
+        for name, where in (("capture", Path(folder, "capture")), ("tmpfs", Path(shm))):
+            found[name] = Contestant(stack.enter_context(capture_serve(upstream, where)))
+        if options.peers and shutil.which("nginx"):
+            nginx = stack.enter_context(nginx_before(upstream))
+            found["nginx proxy_pass"] = Contestant(nginx, prefixed=False)
+        if options.litellm and not scenario.stream and scenario.in_flight <= 64:
+            litellm = stack.enter_context(litellm_before(upstream, options.litellm))
+            found["LiteLLM proxy"] = Contestant(litellm, prefixed=False, share=0.05)
+        order = ("off", "capture", "tmpfs", "sync per batch", "file per call", *found)
+        yield {name: found[name] for name in dict.fromkeys(order)}
+
+
+def sync_ms(directory: Path, times: int = 100) -> float:
+    """Median of one fdatasync of 4 KB in a file whose blocks are there already, in ms."""
+    took = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        file.write(bytes(times * 4096))
+        os.fsync(file.fileno())
+        for number in range(times):
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), b"x" * 4096, number * 4096)
+            os.fdatasync(file.fileno())
+            took.append((time.perf_counter() - began) * 1000)
+    return statistics.median(took)
+
+
+def measure(
+    scenario: Scenario, provider: Running, directory: Path, options: argparse.Namespace
+) -> dict[str, object]:
+    behave(provider, scenario.behaviour())
+    rounds: list[dict[str, Figures]] = []
+    syncs: list[float] = []
+    with contestants(scenario, provider.origin, directory, options) as servers:
+        for _ in range(options.rounds):
+            syncs.append(sync_ms(directory))
+            rounds.append(
+                {
+                    name: run(
+                        c.server, c.prefixed, scenario, max(20, int(scenario.calls * c.share))
+                    )
+                    for name, c in servers.items()
+                }
+            )
+    table = {name: medians([r[name] for r in rounds]) for name in rounds[0]}
+    added = {
+        field: statistics.median(
+            getattr(r["capture"], field) - getattr(r["off"], field) for r in rounds
+        )
+        for field in ("cpu", "p50_ms", "p99_ms")
+    }
+    return {
+        "title": scenario.title(),
+        "stream": scenario.stream,
+        "servers": {name: asdict(figures) for name, figures in table.items()},
+        "capture adds": added,
+        "sync_ms": statistics.median(syncs),
+    }
+
+
+def medians(runs: list[Figures]) -> Figures:
+    columns = zip(*(asdict(r).values() for r in runs), strict=True)
+    *rest, failed = [list(column) for column in columns]
+    return Figures(*(statistics.median(column) for column in rest), failed=sum(failed))
+
+
+def behave(provider: Running, behaviour: dict[str, object]) -> None:
+    body = json.dumps(behaviour).encode()
+    request = urllib.request.Request(f"{provider.origin}/_default", data=body)  # noqa: S310
+    urllib.request.urlopen(request).close()  # noqa: S310
+
+
+def show(found: dict[str, object]) -> None:
+    cpu = "CPU µs/chunk" if found["stream"] else "CPU s/1,000"
+    print(f"\n{found['title']}")
+    print(f"  {'':18}{cpu:>14}{'per CPU s':>11}{'per s':>9}{'p50 ms':>9}{'p99 ms':>9}{'failed':>8}")
+    for name, f in found["servers"].items():  # type: ignore[attr-defined]
+        per_cpu_s = (1e6 if found["stream"] else 1000) / f["cpu"]
+        print(
+            f"  {name:18}{f['cpu']:14.3f}{per_cpu_s:11.0f}{f['per_s']:9.0f}"
+            f"{f['p50_ms']:9.2f}{f['p99_ms']:9.2f}{f['failed']:8.0f}"
+        )
+    added = found["capture adds"]
+    print(
+        f"  capture adds {added['cpu']:.3f} {cpu}; p50 {added['p50_ms']:+.2f} ms,"  # type: ignore[index]
+        f" p99 {added['p99_ms']:+.2f} ms; one sync {found['sync_ms']:.2f} ms",  # type: ignore[index]
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="five tables, one round: a minute")
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--only", metavar="REGEX", help="tables whose title matches")
+    parser.add_argument("--directory", type=Path, default=Path(), help="on the disk to measure")
+    parser.add_argument("--peers", action="store_true", help="nginx beside, where installed")
+    parser.add_argument("--litellm", metavar="PROGRAM", help="path of LiteLLM's `litellm`")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 3)
+    tables = []
+    with started(sys.executable, "-m", "support.provider") as provider:
+        for scenario in scenarios(quick=options.quick):
+            if options.only and not re.search(options.only, scenario.title()):
+                continue
+            tables.append(measure(scenario, provider, options.directory, options))
+            show(tables[-1])
+    if options.json:
+        options.json.write_text(json.dumps(tables, indent=1))
+
+
+if __name__ == "__main__":
+    main()
