@@ -5,7 +5,7 @@ These are the only headers that capture keeps.
 
 from collections.abc import Iterable
 
-__all__ = ["client_assistant_message_id", "client_session_id"]
+__all__ = ["CLIENT_ID_HEADERS", "client_assistant_message_id", "client_session_id"]
 
 # Sent by Claude Code, Codex and opencode, then the plain spellings; the first that is there counts.
 _SESSION = {
@@ -23,6 +23,9 @@ _ASSISTANT_MESSAGE = {
     b"x-opencode-request": 2,
 }
 _LONGEST = 200
+
+CLIENT_ID_HEADERS = frozenset({*_SESSION, *_ASSISTANT_MESSAGE})
+"""Every header that is looked at here."""
 
 
 def client_session_id(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

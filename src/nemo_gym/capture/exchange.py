@@ -16,6 +16,7 @@ The line has the documented keys in the documented order, then those that apply 
 """
 
 from base64 import b64encode
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -61,10 +62,10 @@ def exchange_line(
     head = {
         "model_call_id": model_call_id,
         "dialect": tapped.dialect.name,
-        "model_ref": {"type": "responses_api_models", "name": model_ref_name},
+        "model_ref": _model_ref(model_ref_name),
         "started_at": tapped.started_at,
-        "completed_at": round(tapped.started_at + tapped.latency_ms / 1000, 6),
-        "latency_ms": round(tapped.latency_ms, 3),
+        "completed_at": int(tapped.started_at * 1e6 + tapped.latency_ms * 1e3 + 0.5) / 1e6,
+        "latency_ms": _rounded(tapped.latency_ms),
         "latency_ttft_ms": _rounded(tapped.latency_ttft_ms),
         "status_code": tapped.status,
         "error_category": category,
@@ -81,6 +82,11 @@ def exchange_line(
         )
     )
     return ExchangeLine(line, category, _usage(tapped, response.body))
+
+
+@lru_cache(maxsize=64)
+def _model_ref(name: str) -> dict[str, str]:
+    return {"type": "responses_api_models", "name": name}
 
 
 def _stored(body: TappedBody) -> _Stored:
@@ -133,13 +139,14 @@ def _optional(
 
 
 def _of_facts(facts: CallFacts) -> dict[str, object]:
+    attempts = facts.attempts
     found: dict[str, object] = {}
     if facts.source is not None:
         found["response_source"] = facts.source
-    found["upstream_attempted"] = bool(facts.attempts)
-    statuses = [a.status for a in facts.attempts if a.status is not None]
-    if statuses:
-        found["upstream_status_code"] = statuses[-1]
+    found["upstream_attempted"] = bool(attempts)
+    for attempt in attempts:
+        if attempt.status is not None:
+            found["upstream_status_code"] = attempt.status
     if facts.local_reason is not None:
         found["local_response_reason"] = facts.local_reason
     return found
@@ -158,12 +165,11 @@ def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
         notes |= tapped.stream.notes
     if tapped.phase is not None:
         notes["phase"] = tapped.phase.value
-    notes |= _notes_on_bodies(tapped)
+    notes |= _notes_on_bodies(tapped.request, tapped.response)
     return notes
 
 
-def _notes_on_bodies(tapped: Tapped) -> dict[str, object]:
-    request, response = tapped.request, tapped.response
+def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, object]:
     limit = request.truncated_at if request.truncated_at is not None else response.truncated_at
     if limit is None and request.undecodable is None and response.undecodable is None:
         return {}
@@ -187,4 +193,5 @@ def _usage(tapped: Tapped, body: EmbeddedBody | None) -> dict[str, object] | Non
 
 
 def _rounded(ms: float | None) -> float | None:
-    return None if ms is None else round(ms, 3)
+    # Half a microsecond less than `round(ms, 3)`, which goes by way of decimal digits.
+    return None if ms is None else int(ms * 1000 + 0.5) / 1000
