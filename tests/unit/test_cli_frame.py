@@ -148,3 +148,17 @@ def _code(arguments: list[str]) -> int:
         cli.main(arguments)
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_the_working_directory_is_no_secret_of_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PWD", "/home/me/evaluations")
+    monkeypatch.setenv("DB_PWD", "hunter2-hunter2")
+    try:
+        int("/home/me/evaluations hunter2-hunter2")
+    except ValueError:
+        text = redacted_traceback([])
+
+    assert "/home/me/evaluations" in text
+    assert "hunter2" not in text

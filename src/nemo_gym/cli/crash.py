@@ -25,7 +25,10 @@ def redacted_traceback(arguments: Sequence[str]) -> str:
 def _secrets(arguments: Sequence[str]) -> Iterator[str]:
     with contextlib.suppress(UserMistake):  # no such file, or not one that could have been used
         yield from collect_secrets(read_document(Path("env.yaml"), "env.yaml").tree)
-    yield from (value for name, value in os.environ.items() if is_secret_key(name))
+    for name, value in os.environ.items():
+        # The shell's own names for the working directory, not for a password.
+        if name not in {"PWD", "OLDPWD"} and is_secret_key(name):
+            yield value
     for before, text in zip(["", *arguments], arguments, strict=False):
         key, _, value = text.partition("=")
         if is_secret_key(before.lstrip("-")):

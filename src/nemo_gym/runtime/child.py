@@ -88,8 +88,8 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     async with telemetry.observed_loop():
-        await cell.start(sockets)
         try:
+            await cell.start(sockets)
             status.say(ready=True, problems=await cell.provider_problems())
             waits = [
                 asyncio.ensure_future(stopping.wait()),
@@ -98,6 +98,9 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             for wait in waits:
                 wait.cancel()
+        except UserMistake as mistake:
+            status.say(mistake=str(mistake))
+            return 2
         finally:
             await cell.stop()
     await asyncio.to_thread(telemetry.shutdown)

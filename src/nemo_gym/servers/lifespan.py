@@ -5,6 +5,8 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
+from nemo_gym.errors import GymError
+
 __all__ = ["AppLifespan", "LifespanFailed"]
 
 
@@ -58,6 +60,9 @@ class AppLifespan:
 
     def _raise(self, step: str, message: str) -> None:
         exc = self._forget()
+        if isinstance(exc, GymError):
+            # It says by itself what is wrong, and whose mistake it is.
+            raise exc
         if exc is not None or message:
             raise LifespanFailed(f"{step} failed: {exc!r}" if exc else message) from exc
 

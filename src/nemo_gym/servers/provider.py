@@ -22,7 +22,7 @@ __all__ = ["MODEL_TYPES_BY_DIALECT", "Key", "Provider", "ProviderConfig"]
 MODEL_TYPES_BY_DIALECT: Mapping[DialectName, tuple[str, ...]] = {
     "responses": ("openai_model", "vllm_model", "local_model"),
     "chat": ("openai_model", "vllm_model", "local_model"),
-    "messages": ("anthropic_model", "vllm_model"),
+    "messages": ("anthropic_model", "vllm_model", "local_model"),
 }
 """Which built-in model types speak a dialect: what to tell a client that asks the wrong one."""
 
