@@ -16,6 +16,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.ids import current_rollout_id
 from nemo_gym.server_utils import SESSION_ID_KEY
+from nemo_gym.servers.answers import redactor_of
 from nemo_gym.servers.raw import json_route
 from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.server_client import ServerClient
@@ -193,3 +194,13 @@ def test_a_raw_route_answers_json_with_path_parameters_and_refuses_what_is_none(
 @pytest.mark.parametrize("make", [_client, _agent_client])
 def test_a_server_without_metrics_of_its_own_says_so(make: Callable[[], TestClient]) -> None:
     assert make().get("/aggregate_metrics").json() == {"custom": False}
+
+
+@pytest.mark.parametrize("client", [None, 7, "client"])
+def test_a_server_is_built_with_whatever_a_test_hands_in_as_its_client(client: object) -> None:
+    assert redactor_of(_Clientless(client)).redact("plain text") == "plain text"
+
+
+class _Clientless:
+    def __init__(self, client: object) -> None:
+        self.server_client = client
