@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym.responses_api_models.local_model.accepted import understood
@@ -44,6 +44,7 @@ def test_it_is_said_once(body: dict[str, Any]) -> None:
     assert understood(understood(raw)) == understood(raw)
 
 
+@example({"input": ["no item"]}, ["tools"])
 @given(bodies, st.lists(st.sampled_from(["tools", "text", "user"]), unique=True))
 def test_only_nulls_are_left_out(body: dict[str, Any], names: list[str]) -> None:
     nulls = dict.fromkeys(names)

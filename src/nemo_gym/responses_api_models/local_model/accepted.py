@@ -23,17 +23,25 @@ def understood(body: bytes) -> bytes:
     """Return a request with the same meaning; one that cannot be read passes as it is."""
     try:
         members = _BODY.decode(body)
-        asked = {name: raw for name, raw in members.items() if bytes(raw) != b"null"}
-        changed = len(asked) != len(members)
-        if bytes(asked.get("input", b""))[:1] == b"[":
-            items = _ITEMS.decode(asked["input"])
-            plain = [_with_type(item) for item in items if not _is_empty_reasoning(item)]
-            if plain != items:
-                asked["input"] = msgspec.Raw(_ENCODER.encode(plain))
-                changed = True
     except msgspec.MsgspecError:
         return body
-    return _ENCODER.encode(asked) if changed else body
+    asked = {name: raw for name, raw in members.items() if bytes(raw) != b"null"}
+    items = _taken_items(bytes(asked.get("input", b"")))
+    if items is not None:
+        asked["input"] = msgspec.Raw(_ENCODER.encode(items))
+    elif len(asked) == len(members):
+        return body
+    return _ENCODER.encode(asked)
+
+
+def _taken_items(said: bytes) -> list[_Item] | None:
+    """Return input items in words that are taken; None where they need no change, or are none."""
+    try:
+        items = _ITEMS.decode(said)
+    except msgspec.MsgspecError:
+        return None
+    taken = [_with_type(item) for item in items if not _is_empty_reasoning(item)]
+    return None if taken == items else taken
 
 
 def _with_type(item: _Item) -> _Item:
