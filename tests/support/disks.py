@@ -98,7 +98,8 @@ class ForgetfulDisk(Disk):
 
     def unlink(self, path: Path) -> None:
         self._tick()
-        super().unlink(path)
+        with self._mutex:  # not while `cut` looks
+            super().unlink(path)
 
     def sync(self, fd: int) -> None:
         self._tick()
@@ -125,11 +126,13 @@ class ForgetfulDisk(Disk):
     def cut(self) -> Snapshot:
         """Return what a power cut at this moment would leave."""
         current: dict[Path, bytes] = {}
-        for folder, folders, files in os.walk(self.root):
-            current |= {Path(folder) / name: b"<dir>" for name in folders}
-            current |= {Path(folder) / name: (Path(folder) / name).read_bytes() for name in files}
-        names = {folder: set(names) for folder, names in self._names.items()}
-        return Snapshot(names, dict(self._data), current)
+        with self._mutex:
+            for folder, folders, files in os.walk(self.root):
+                current |= {Path(folder) / name: b"<dir>" for name in folders}
+                paths = [Path(folder) / name for name in files]
+                current |= {path: path.read_bytes() for path in paths}
+            names = {folder: set(names) for folder, names in self._names.items()}
+            return Snapshot(names, dict(self._data), current)
 
     def _sync_names(self, folder: Path) -> None:
         if not folder.is_relative_to(self.root):

@@ -66,8 +66,14 @@ class Claims:
             left = self._counts.pop(rollout_id, 0) - 1
             if left > 0:
                 self._counts[rollout_id] = left
-            elif left == 0:
-                self._let_go(rollout_id)
+            elif left == 0 and self._enabled:
+                shard, start = _place(rollout_id)
+                try:
+                    self._disk.locks.drop_range(self._fds[shard], start)
+                except (OSError, IndexError) as error:
+                    logger.error(  # noqa: TRY400
+                        "capture: stuck claim of %s: %r", rollout_id, error
+                    )
 
     def hold_lost(self, rollout_id: RolloutId) -> None:
         """Say, until this process ends, that the rollout lacks a row. Never raises."""
@@ -136,15 +142,6 @@ class Claims:
             self._disk.locks.hold_range(self._fds[shard], start + which)
         except (OSError, IndexError) as error:
             logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
-
-    def _let_go(self, rollout_id: RolloutId) -> None:
-        if not self._enabled:
-            return
-        shard, start = _place(rollout_id)
-        try:
-            self._disk.locks.drop_range(self._fds[shard], start)
-        except (OSError, IndexError) as error:
-            logger.error("capture: stuck claim of %s: %r", rollout_id, error)  # noqa: TRY400
 
 
 def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:

@@ -8,7 +8,6 @@ is how others know whose log may be replayed.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from queue import SimpleQueue
 
 from nemo_gym.capture.layout import Layout
@@ -23,6 +22,7 @@ from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.forks import OPENING
+from nemo_gym.ids import RolloutId
 
 __all__ = ["CommitLog"]
 
@@ -63,13 +63,10 @@ class CommitLog:
         for folder in (layout.hidden, layout.directory, layout.directory.parent):
             disk.sync_directory(folder)
 
-    def commit(self, rows: Sequence[Row], paths: Iterable[Path]) -> int:
-        """Make rows durable that went to the capture files `paths`; return the bytes.
-
-        Raises `OSError`.
-        """
+    def commit(self, rows: Sequence[Row]) -> int:
+        """Make rows durable that are in their capture files; return the bytes. Raises `OSError`."""
         segment = self._writable()
-        segment.touched.update(paths)
+        segment.touched.update([row.rollout_id for row in rows])
         size = write_records(self._disk, segment, rows)
         try:
             self._disk.sync(segment.fd)
@@ -93,9 +90,9 @@ class CommitLog:
             self._syncer.join()
         segments = self._all_segments()
         try:
-            touched = {path for segment in segments for path in segment.touched}
+            touched = {rollout_id for segment in segments for rollout_id in segment.touched}
             if touched:
-                sync_files(self._disk, self._layout.directory, touched)
+                self._sync(touched)
             for segment in segments:
                 self._disk.unlink(segment.path)
             self._disk.unlink(self._layout.owner(self._writer))
@@ -186,7 +183,7 @@ class CommitLog:
 
     def _recycle(self, segment: Segment) -> None:
         """Sync what a sealed segment holds; then it may be written over, or goes."""
-        sync_files(self._disk, self._layout.directory, segment.touched)
+        self._sync(segment.touched)
         with self._mutex:
             self._sealed.remove(segment)
             keep = len(self._spare) < _SPARES and segment.capacity == self._segment_bytes
@@ -195,6 +192,10 @@ class CommitLog:
         if not keep:
             self._disk.unlink(segment.path)
             self._disk.close(segment.fd)
+
+    def _sync(self, touched: Iterable[RolloutId]) -> None:
+        files = [self._layout.capture_file(rollout_id) for rollout_id in touched]
+        sync_files(self._disk, self._layout.directory, files)
 
     def _make_spare(self) -> None:
         with self._mutex:

@@ -20,12 +20,12 @@ class Job:
     """Ends when the job has: one of a loop, by way of that loop, with what went wrong as its
     result, since nobody may be left to ask for an exception."""
     row: Row | None = None
+    claim: Claim | None = None
+    """Released when the job has ended, before the future."""
     rollout_id: RolloutId | None = None
     """The rollout to mark."""
     reason: str = ""
     """What the mark says."""
-    claim: Claim | None = None
-    """Released when the job has ended, before the future."""
 
 
 Ended: TypeAlias = tuple[Job, Exception | None]

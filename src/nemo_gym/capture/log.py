@@ -8,10 +8,10 @@ current generation only, up to the first that is not whole.
 
 import errno
 import struct
-import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from zlib import crc32
 
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
@@ -48,8 +48,8 @@ class Segment:
     capacity: int = SEGMENT_BYTES
     position: int = 0
     """Where the next record goes; 0 when not even the head is written in this generation."""
-    touched: set[Path] = field(default_factory=set)
-    """Capture files that must be synced before the segment is written over."""
+    touched: set[RolloutId] = field(default_factory=set[RolloutId])
+    """Rollouts whose capture files must be synced before the segment is written over."""
 
     @property
     def is_full(self) -> bool:
@@ -99,9 +99,14 @@ def write_records(disk: Disk, segment: Segment, records: Sequence[Row]) -> int:
 
     The position stays: it moves once the bytes are synced. Raises `OSError`.
     """
-    parts = [] if segment.position else [_HEAD.pack(_MAGIC, segment.generation)]
+    generation = segment.generation
+    parts = [] if segment.position else [_HEAD.pack(_MAGIC, generation)]
     for record in records:
-        parts.extend(_encode(record, segment.generation))
+        rollout_id, call_id, line = record
+        rollout, call = rollout_id.encode("ascii"), call_id.encode("ascii")
+        ids = _IDS.pack(len(rollout), len(call)) + rollout + call
+        checksum = crc32(line, crc32(ids, generation))
+        parts += (_RECORD.pack(len(ids) + len(line), checksum, generation), ids, line)
     data = b"".join(parts)
     written = disk.write_at(segment.fd, data, segment.position)
     if written != len(data):
@@ -129,14 +134,6 @@ def _records(disk: Disk, fd: int, generation: int) -> Generator[Row]:
         yield record
 
 
-def _encode(record: Row, generation: int) -> tuple[bytes, bytes]:
-    rollout, call = record.rollout_id.encode("ascii"), record.model_call_id.encode("ascii")
-    ids = _IDS.pack(len(rollout), len(call)) + rollout + call
-    checksum = zlib.crc32(record.line, zlib.crc32(ids, generation))
-    length = len(ids) + len(record.line)
-    return _RECORD.pack(length, checksum, generation) + ids, record.line
-
-
 def _read_record(
     disk: Disk, fd: int, offset: int, size: int, generation: int
 ) -> tuple[Row, int] | None:
@@ -149,7 +146,7 @@ def _read_record(
     if written_in != generation or not _IDS.size <= length <= size - start:
         return None
     payload = disk.read_at(fd, length, start)
-    if len(payload) < length or zlib.crc32(payload, generation) != checksum:
+    if len(payload) < length or crc32(payload, generation) != checksum:
         return None
     rollout_length, call_length = _IDS.unpack_from(payload)
     split = _IDS.size + rollout_length

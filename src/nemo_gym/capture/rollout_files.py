@@ -8,14 +8,14 @@ import errno
 import logging
 import resource
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.files.append import Appended, FileUnlinked, append_line
+from nemo_gym.files.append import FileUnlinked, append_line
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.forks import OPENING
 from nemo_gym.ids import RolloutId
@@ -45,34 +45,34 @@ class RolloutFiles:
         self._layout = layout
         self._disk = disk
         self._own = own
+        self._shared = own is None
         self._handles: OrderedDict[RolloutId, _Handle] = OrderedDict()
 
-    def append(self, rollout_id: RolloutId, line: bytes) -> Path:
-        r"""Append one line (without its `\n`); return the file it went to. Raises `OSError`."""
+    def append(self, rollout_id: RolloutId, line: bytes) -> None:
+        r"""Append one line (without its `\n`) to the rollout's file. Raises `OSError`."""
         data = (line if b"\n" not in line else line.replace(b"\n", b" ")) + b"\n"
         handle = self._handle(rollout_id)
         try:
-            appended = self._append(handle, data)
+            appended = append_line(
+                self._disk, handle.fd, data, lock=self._shared, known_end=handle.known_end
+            )
         except FileUnlinked:
             logger.warning("capture: %s was removed while in use; it is made anew", handle.path)
             self._drop(rollout_id)
             handle = self._handle(rollout_id)
-            appended = self._append(handle, data)
+            appended = append_line(self._disk, handle.fd, data, lock=self._shared)
+        handle.known_end = appended.end
         if appended.closed_torn_line:
             logger.warning("capture: closed off a torn line in %s", handle.path)
-        return handle.path
+
+    def paths(self, rollout_ids: Iterable[RolloutId]) -> set[Path]:
+        """Return the files that rows of these rollouts go to."""
+        return {self._layout.capture_file(rollout_id, self._own) for rollout_id in rollout_ids}
 
     def close(self) -> None:
         """Close every descriptor."""
         for rollout_id in list(self._handles):
             self._drop(rollout_id)
-
-    def _append(self, handle: _Handle, data: bytes) -> Appended:
-        appended = append_line(
-            self._disk, handle.fd, data, lock=self._own is None, known_end=handle.known_end
-        )
-        handle.known_end = appended.end
-        return appended
 
     def _handle(self, rollout_id: RolloutId) -> _Handle:
         handle = self._handles.get(rollout_id)

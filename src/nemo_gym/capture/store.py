@@ -119,8 +119,9 @@ class CaptureStore:
 
     def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
         """Do as `submit`, with a future of the running loop."""
-        future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._hand_over(Job(future, row=row, claim=claim))
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Exception | None] = loop.create_future()
+        self._hand_over(Job(future, row, claim), loop)
         return future
 
     def mark_incomplete(
@@ -197,11 +198,13 @@ class CaptureStore:
         self._claims.forget()
         _open_stores.discard(self)
 
-    def _hand_over(self, job: Job) -> None:
+    def _hand_over(self, job: Job, loop: asyncio.AbstractEventLoop | None = None) -> None:
         try:
-            while not self._opened().put(job):
-                # Closed by another server of this process at this moment: it opens itself again.
-                continue
+            taken = False
+            while not taken:
+                # Closed by another server of this process at this moment, it opens itself again.
+                writer = self._opened()
+                taken = writer.put(job) if loop is None else writer.put_in_turn(job, loop)
         except OSError as error:
             lost = job.row.rollout_id if job.row is not None else job.rollout_id
             logger.error("capture: a call of rollout %s is lost: %r", lost, error)  # noqa: TRY400

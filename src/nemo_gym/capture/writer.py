@@ -6,18 +6,18 @@ the futures end. What cannot be stored marks its rollout, and where even that fa
 so. It never stops because of an error.
 """
 
+import asyncio
 import errno
 import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from nemo_gym.capture.claims import Claims
 from nemo_gym.capture.commit_log import CommitLog
-from nemo_gym.capture.jobs import Ended, Job, end_jobs, release
+from nemo_gym.capture.jobs import Ended, Job, end_jobs
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import write_mark
 from nemo_gym.capture.rollout_files import RolloutFiles, sync_each_file, sync_files
@@ -49,8 +49,12 @@ class Writer:
     def __init__(self, parts: WriterParts) -> None:
         self._parts = parts
         self._log = parts.new_log() if parts.new_log else None
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._taking = threading.Lock()
+        self._waiting: list[Job] = []
+        self._turns: set[asyncio.AbstractEventLoop] = set()
+        """Loops that will wake the thread at the end of their turn."""
+        self._asleep = threading.Lock()
+        self._asleep.acquire()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="nemo-gym-capture", daemon=True)
         self._thread.start()
@@ -60,16 +64,45 @@ class Writer:
         with self._taking:
             if self._closed:
                 return False
-            self._jobs.put(job)
+            self._waiting.append(job)
         if job.row is not None:
             capture_submitted()
+        self._wake()
         return True
+
+    def put_in_turn(self, job: Job, loop: asyncio.AbstractEventLoop) -> bool:
+        """Do as `put`, from within `loop`: all that one turn of it hands over is one batch.
+
+        Woken for each row, the thread would run beside the loop, and fight it for the
+        interpreter, 2,500 times for 6,400 calls; so it is 300 times, at half the price a row.
+        """
+        with self._taking:
+            if self._closed:
+                return False
+            self._waiting.append(job)
+            is_first = loop not in self._turns
+            if is_first:
+                self._turns.add(loop)
+        capture_submitted()
+        if is_first:
+            loop.call_soon(self._end_turn, loop)
+        return True
+
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        with self._taking:
+            self._turns.discard(loop)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._asleep.locked():
+            with suppress(RuntimeError):  # somebody else has just done it
+                self._asleep.release()
 
     def close(self) -> None:
         """Finish what was handed over, then sync the capture files and remove the log."""
         with self._taking:
             self._closed = True
-            self._jobs.put(None)
+        self._wake()
         self._thread.join()
         self._parts.files.close()
         if self._log is not None:
@@ -94,51 +127,49 @@ class Writer:
 
     def _next_batch(self) -> tuple[list[Job], bool]:
         """Wait for a job, take all that came with it; False: no more is to come."""
-        batch: list[Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            batch.append(job)
-            try:
-                job = self._jobs.get_nowait()
-            except Empty:
-                return batch, True
-        return batch, False
+        self._asleep.acquire()
+        with self._taking:
+            batch, self._waiting = self._waiting, []
+            return batch, not self._closed
 
     def _do(self, batch: list[Job]) -> list[Ended]:
         began = time.perf_counter()
         rows: list[Row] = []
-        paths: set[Path] = set()
         ended: list[Ended] = []
+        append = self._parts.files.append
         error: Exception | None
         for job in batch:
             error = None
-            if job.row is not None:
+            row = job.row
+            if row is not None:
                 try:
-                    paths.add(self._parts.files.append(job.row.rollout_id, job.row.line))
-                    rows.append(job.row)
+                    append(row.rollout_id, row.line)
+                    rows.append(row)
                 except OSError as failure:
                     error = failure
             ended.append((job, error))
         if rows:
-            error = self._make_durable(rows, paths)
+            error = self._make_durable(rows)
             if error is not None:
                 return [(job, before or error) for job, before in ended]
-            size = sum(len(row.line) for row in rows)
+            size = sum([len(row.line) for row in rows])
             capture_committed(len(rows), size, time.perf_counter() - began)
         return ended
 
-    def _make_durable(self, rows: list[Row], paths: set[Path]) -> OSError | None:
+    def _make_durable(self, rows: list[Row]) -> OSError | None:
         sync = sync_each_file
         try:
             log = self._usable_log()
             if log is not None:
                 sync = sync_files
-                log.commit(rows, paths)
+                log.commit(rows)
                 return None
         except OSError as error:
             logger.warning("capture: the commit log failed, files are synced instead: %r", error)
+        parts = self._parts
         try:
-            sync(self._parts.disk, self._parts.layout.directory, paths)
+            paths = parts.files.paths(row.rollout_id for row in rows)
+            sync(parts.disk, parts.layout.directory, paths)
         except OSError as error:
             return error
         return None
@@ -162,7 +193,8 @@ class Writer:
                 self._mark(rollout_id, f"{job.row.model_call_id}: {error}")
             elif job.rollout_id is not None:
                 self._mark(job.rollout_id, job.reason)
-            release(job)
+            if job.claim is not None:
+                job.claim.release()
         end_jobs(ended)
 
     def _mark(self, rollout_id: RolloutId, reason: str) -> None:

@@ -36,30 +36,26 @@ def append_line(
     Raises `OSError` with the file as it was before. `lock=False` is for a file that only this
     writer has; `known_end` is where this writer's last line ended.
     """
-    if not lock:
-        return _append(disk, fd, line, known_end)
-    disk.locks.lock_exclusive(fd)
+    if lock:
+        disk.locks.lock_exclusive(fd)
     try:
-        return _append(disk, fd, line, known_end)
+        size, links = disk.state(fd)
+        if links == 0:
+            raise FileUnlinked(errno.ESTALE, "somebody removed the file")
+        torn = size not in (0, known_end) and disk.read_at(fd, 1, size - 1) != b"\n"
+        data = b"\n" + line if torn else line
+        try:
+            written = disk.write(fd, data)
+        except OSError:
+            _cut_back(disk, fd, size)
+            raise
+        if written != len(data):
+            _cut_back(disk, fd, size)
+            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written")
+        return Appended(size + torn, size + written, torn)
     finally:
-        disk.locks.unlock(fd)
-
-
-def _append(disk: Disk, fd: int, line: bytes, known_end: int) -> Appended:
-    size, links = disk.state(fd)
-    if links == 0:
-        raise FileUnlinked(errno.ESTALE, "somebody removed the file")
-    torn = size not in {0, known_end} and disk.read_at(fd, 1, size - 1) != b"\n"
-    data = b"\n" + line if torn else line
-    try:
-        written = disk.write(fd, data)
-    except OSError:
-        _cut_back(disk, fd, size)
-        raise
-    if written != len(data):
-        _cut_back(disk, fd, size)
-        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written")
-    return Appended(size + torn, size + written, torn)
+        if lock:
+            disk.locks.unlock(fd)
 
 
 def _cut_back(disk: Disk, fd: int, size: int) -> None:

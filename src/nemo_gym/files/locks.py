@@ -9,8 +9,9 @@ leaves none behind. Where the system or the file system has none, every call rai
 import errno
 import fcntl
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import cast
 
 __all__ = ["FileLocks", "says_no_locks"]
 
@@ -36,10 +37,15 @@ def _whole(kind: int) -> bytes:
 _WHOLE_EXCLUSIVE, _WHOLE_SHARED, _WHOLE_NONE = _whole(_EXCLUSIVE), _whole(_SHARED), _whole(_NONE)
 
 
-def _call(fd: int, command: int | None, flock: bytes) -> bytes:
-    if command is None:
-        raise OSError(errno.ENOSYS, "this system has no open-file-description locks")
-    return fcntl.fcntl(fd, command, flock)
+def _without_locks(fd: int, command: int | None, flock: bytes) -> bytes:  # pragma: no cover
+    raise OSError(errno.ENOSYS, "this system has no open-file-description locks")
+
+
+_call: Callable[[int, int | None, bytes], bytes] = (
+    cast("Callable[[int, int | None, bytes], bytes]", fcntl.fcntl)
+    if _SET is not None
+    else _without_locks
+)
 
 
 class FileLocks:
