@@ -175,19 +175,18 @@ async def test_a_class_that_overrides_verify_is_asked(cell: InCell) -> None:
     assert (await reply.json())["reward"] == 0.5
 
 
-async def test_metrics_say_how_many_answered_and_how_each_subject_went(cell: InCell) -> None:
-    rows = [
-        {"_ng_task_index": i, "reward": r, "answered": a, "subject": s}
-        for i, (r, a, s) in enumerate([(1.0, True, "x"), (0.0, True, "x"), (0.0, False, "y")])
-    ]
+async def test_the_reward_is_told_under_its_subject_too(cell: InCell) -> None:
+    answered = await verify(cell, row("Answer: B", subject="geography"))
+    plain = await verify(cell, row("Answer: B"))
 
-    reply = await cell.client.post("mcqa", "/aggregate_metrics", json={"verify_responses": rows})
+    assert answered["reward[subject=geography]"] == answered["reward"]
+    assert not any("subject=" in key for key in plain)
 
-    metrics = await reply.json()
-    assert metrics["agent_metrics"]["mean/reward[subject=x]"] == 0.5
-    assert metrics["agent_metrics"]["mean/reward[subject=y]"] == 0.0
-    assert metrics["key_metrics"]["mean/answered"] == pytest.approx(2 / 3)
-    assert metrics["key_metrics"]["mean/reward"] == pytest.approx(1 / 3)
+
+async def test_no_row_has_to_travel_for_the_metrics(cell: InCell) -> None:
+    reply = await cell.client.get("mcqa", "/aggregate_metrics")
+
+    assert await reply.json() == {"custom": False}
 
 
 @pytest.mark.parametrize("name", ["example.jsonl", "demo.jsonl"])

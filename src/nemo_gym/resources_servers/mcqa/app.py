@@ -66,24 +66,6 @@ class Mcqa(SimpleResourcesServer):
         row = body.model_dump(mode="json")
         return McqaVerifyResponse.model_validate({**row, **self._judged(row)})
 
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """Return the mean reward of each subject, where rows name one."""
-        by_subject: dict[str, list[float]] = {}
-        for rows in tasks:
-            for row in rows:
-                if isinstance(row.get("subject"), str):
-                    by_subject.setdefault(row["subject"], []).append(float(row["reward"]))
-        return {
-            f"mean/reward[subject={subject}]": sum(rewards) / len(rewards)
-            for subject, rewards in sorted(by_subject.items())
-        }
-
-    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """Return the metrics of the reward, and how many answers could be read."""
-        answered = agent_metrics.get("mean/answered")
-        more = {} if answered is None else {"mean/answered": answered}
-        return super().get_key_metrics(agent_metrics) | more
-
     async def _raw_verify(self, request: Request, row: dict[str, Any]) -> bytes:
         return with_members(await request.body(), self._judged(row))
 
@@ -97,7 +79,18 @@ class Mcqa(SimpleResourcesServer):
             "answered": found.letter is not None,
             "extracted_answer": found.letter,
             "extracted_from": found.how,
+            **_of_subject(row, float(correct)),
         }
+
+
+def _of_subject(row: Mapping[str, Any], reward: float) -> dict[str, float]:
+    """Return the reward again under the row's subject.
+
+    A numeric field is a metric, so each subject gets its mean and interval from the driver as rows
+    finish; computed here from all rows at the end, it would need them all in memory.
+    """
+    subject = row.get("subject")
+    return {f"reward[subject={subject}]": reward} if isinstance(subject, str) else {}
 
 
 def _extraction(text: str, judging: Judging) -> Extraction:
