@@ -37,6 +37,11 @@ class Recorded:
     """The plain numbers of one process, by instrument."""
 
     def __init__(self) -> None:
+        self._make_model_series()
+        self._make_capture_series()
+        self._make_rollout_series()
+
+    def _make_model_series(self) -> None:
         call = (_OPERATION, _PROVIDER, _MODEL)
         seconds = OPERATION_DURATION_BOUNDARIES_S
         self.model_duration = HistogramSeries(
@@ -60,6 +65,8 @@ class Recorded:
         self.tool_duration = HistogramSeries(
             "gen_ai.execute_tool.duration", "s", seconds, ("gen_ai.tool.name", _ERROR)
         )
+
+    def _make_capture_series(self) -> None:
         self.commit_rows = HistogramSeries(
             "gym.capture.commit.batch_size", "{row}", COMMIT_ROWS_BOUNDARIES
         )
@@ -70,6 +77,8 @@ class Recorded:
             "gym.capture.commit.bytes", "By", COMMIT_BYTES_BOUNDARIES
         )
         self.capture_failures = CounterSeries("gym.capture.failures_total", "{failure}", (_ERROR,))
+
+    def _make_rollout_series(self) -> None:
         self.rollout_duration = HistogramSeries(
             "gym.driver.rollout.duration_ms",
             "ms",
