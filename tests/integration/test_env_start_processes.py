@@ -210,6 +210,7 @@ def test_a_port_in_use_is_one_clear_error(project: Path) -> None:
 
     assert failed.returncode == 2
     assert f"127.0.0.1:{port} is in use" in failed.stderr
+    assert "probe.resources_servers.probe.port" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
@@ -222,6 +223,8 @@ def test_the_head_servers_port_in_use_is_one_clear_error(project: Path) -> None:
 
     assert failed.returncode == 2
     assert f"127.0.0.1:{port} is in use" in failed.stderr
+    assert "++head_server.port=" in failed.stderr
+    assert "gym env status" in failed.stderr
 
 
 def test_a_setting_of_the_wrong_type_is_named_before_anything_starts(project: Path) -> None:

@@ -55,6 +55,12 @@ def test_a_name_that_is_no_component_is_a_mistake_of_the_user(tmp_path: Path, na
         ("# mcqa\n\nMultiple choice.\n", "Multiple choice."),
         ("# Multiple choice\n\nMore.\n", "Multiple choice"),
         ("\n\n# MCQA!\n## Questions\n", "Questions"),
+        ("# mcqa\nOne line,\nthen another. And more.\n\nElse.", "One line, then another."),
+        (
+            "# mcqa\n\nRuns [any model](x.md), **all** of `a.b`\n\n    gym",
+            "Runs any model, all of a.b",
+        ),
+        ("# mcqa\n\nVersion 1.5 is here! Yes.\n", "Version 1.5 is here!"),
         ("", ""),
         (None, ""),
     ],

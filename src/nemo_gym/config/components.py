@@ -5,6 +5,7 @@ A root is a folder that holds `resources_servers/`, `responses_api_agents/` or
 `--search-dir`, the working directory, roots of configuration files, the built-in components.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ _NOUNS = {
     "responses_api_agents": ("agent type", "gym list agents"),
     "responses_api_models": ("model type", "gym list models"),
 }
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,8 @@ class Component:
 
     @property
     def description(self) -> str:
-        """The first line of its README that says more than its name; empty without one."""
-        return next(_lines_of_readme(self), "")
+        """The first sentence of its README that says more than its name; empty without one."""
+        return _first_sentence(_lines_of_readme(self), self.name)
 
 
 def builtin_root() -> Path:
@@ -163,12 +166,26 @@ def _plain(name: str) -> bool:
 def _lines_of_readme(component: Component) -> Iterator[str]:
     try:
         with (component.folder / "README.md").open(encoding="utf-8", errors="replace") as file:
-            for line in file:
-                text = line.strip().lstrip("#").strip()
-                if text and _letters(text) != _letters(component.name):
-                    yield text
+            yield from file
     except OSError:
         return
+
+
+def _first_sentence(lines: Iterator[str], name: str) -> str:
+    """Return the first heading or sentence that says more than `name`, without its markup."""
+    said: list[str] = []
+    for line in lines:
+        text = line.strip()
+        heading = text.startswith("#")
+        if said and (heading or not text):
+            break
+        text = text.lstrip("#").strip()
+        if text and (said or _letters(text) != _letters(name)):
+            said.append(text)
+        if heading and said:
+            break
+    plain = _LINK.sub(r"\1", " ".join(said)).replace("**", "").replace("`", "")
+    return _SENTENCE_END.split(plain, maxsplit=1)[0]
 
 
 def _letters(text: str) -> str:

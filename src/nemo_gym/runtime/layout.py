@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
-from nemo_gym.errors import PortInUse
+from nemo_gym.errors import PortInUse, UserMistake
 from nemo_gym.runtime.head import ServerEntry
 from nemo_gym.runtime.placement import ProcessPlan
 from nemo_gym.servers.serve import bind_socket
@@ -18,6 +18,11 @@ __all__ = ["DEFAULT_HEAD_PORT", "DEFAULT_HOST", "Layout", "bind_head", "bind_lay
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_HEAD_PORT = 11000
 _BACKLOG = 4096
+_TAKE_ANOTHER = "set another `port`, or leave it out to take a free one"
+_HEAD_ELSEWHERE = (
+    "'gym env status' lists live runs and 'gym env stop' ends one; to run beside them, take "
+    "another port with ++head_server.port=…, here and with --no-serve"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +62,29 @@ def bind_layout(plans: tuple[ProcessPlan, ...]) -> Layout:
         for plan in plans:
             for server in plan.servers:
                 host, port = _address(server, fixed=plan.fixed_ports)
-                layout.sockets[plan.name][server.name] = _listening(host, port)
+                where = f"{server.name}.{server.kind}.{server.implementation}"
+                layout.sockets[plan.name][server.name] = _listening(host, port, where)
     except BaseException:
         layout.close()
         raise
     return layout
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """Bind and listen at once: two runs that want one port cannot both get past this line."""
-    sock = bind_socket(host, port)
+def _listening(host: str, port: int, section: str) -> socket.socket:
+    """Bind and listen at once: two runs that want one port cannot both get past this line.
+
+    `section` holds `host` and `port` in the configuration; a mistake says so.
+    """
     try:
-        sock.listen(_BACKLOG)
-    except OSError as error:
-        sock.close()
-        raise PortInUse(
-            f"{host}:{port} is in use",
-            mend="set another `port`, or leave it out to take a free one",
-        ) from error
+        sock = bind_socket(host, port)
+        try:
+            sock.listen(_BACKLOG)
+        except OSError as error:
+            sock.close()
+            raise PortInUse(f"{host}:{port} is in use", mend=_TAKE_ANOTHER) from error
+    except UserMistake as mistake:
+        mistake.where = f"{section}.host, {section}.port"
+        raise
     return sock
 
 
@@ -84,9 +94,12 @@ def bind_head(config: RunConfig, *, free_port: bool) -> socket.socket:
     settings = head if isinstance(head, Mapping) else {}
     host, port = settings.get("host"), settings.get("port")
     documented = port if isinstance(port, int) else DEFAULT_HEAD_PORT
-    return _listening(
-        host if isinstance(host, str) else DEFAULT_HOST, 0 if free_port else documented
-    )
+    host = host if isinstance(host, str) else DEFAULT_HOST
+    try:
+        return _listening(host, 0 if free_port else documented, "head_server")
+    except PortInUse as mistake:
+        mistake.mend = _HEAD_ELSEWHERE
+        raise
 
 
 def origin_of(sock: socket.socket) -> str:
