@@ -226,6 +226,13 @@ def test_annotations_are_listed_and_audio_grows() -> None:
     assert message["audio"] == {"id": "x", "data": "AABB", "transcript": "hello", "expires_at": 5}
 
 
+def test_annotations_of_one_kind_are_never_joined() -> None:
+    cited = [{"type": "url_citation", "url": u, "text": "t"} for u in ("a", "b")]
+    message = _message(*(chunk({"annotations": [one]}) for one in cited), DONE)
+
+    assert message["annotations"] == cited
+
+
 def test_an_unknown_text_grows_unless_it_never_changes() -> None:
     message = _message(
         chunk({"channel": "analysis", "musing": "a", "n": 1}),

@@ -242,6 +242,26 @@ def test_what_a_message_delta_adds_is_kept_but_null_replaces_nothing() -> None:
     assert response["context_management"] == {"b": 2}
 
 
+@pytest.mark.parametrize(
+    ("delta", "kind"),
+    [
+        ({"type": "text_delta", "text": "a"}, "text"),
+        ({"type": "thinking_delta", "thinking": "a"}, "thinking"),
+        ({"type": "signature_delta", "signature": "a"}, "thinking"),
+        ({"type": "input_json_delta", "partial_json": "{}"}, "tool_use"),
+        ({"type": "citations_delta", "citation": {"cited_text": "a"}}, "text"),
+    ],
+)
+def test_a_block_that_nobody_started_has_the_type_of_what_fills_it(
+    delta: dict[str, Any], kind: str
+) -> None:
+    content = _response(
+        message_start(), typed("content_block_delta", index=0, delta=delta), message_end()
+    )["content"]
+
+    assert [b["type"] for b in content] == [kind]
+
+
 def test_content_that_comes_with_the_start_is_kept() -> None:
     message = {"id": "m", "content": [{"type": "text", "text": "a"}]}
 

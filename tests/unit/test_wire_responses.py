@@ -209,6 +209,25 @@ def test_commands_of_one_call_are_told_apart_by_index() -> None:
     assert output[0]["action"]["commands"] == ["cd", "", "ls"]
 
 
+def test_what_commands_print_grows_until_it_comes_whole() -> None:
+    printed = {"stdout": "ab", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}
+    grown = [
+        _in(0, "shell_call_output_content.delta", command_index=0, delta={"stdout": "a"}),
+        _in(0, "shell_call_output_content.delta", command_index=0, delta={"stdout": "b"}),
+        _in(0, "shell_call_output_content.delta", command_index=1, delta={"stderr": "no"}),
+    ]
+    whole = _in(0, "shell_call_output_content.done", command_index=0, output=[printed])
+
+    assert _output(*grown) == [
+        {"id": "i0", "type": "shell_call_output", "output": [{"stdout": "ab"}, {"stderr": "no"}]}
+    ]
+    assert _output(*grown, whole)[0]["output"] == [printed, {"stderr": "no"}]
+
+
+def test_events_that_tell_nothing_of_an_item_make_none() -> None:
+    assert _output(_in(0, "web_search_call.searching"), _in(1, "some.future.thing")) == []
+
+
 def test_the_text_of_a_done_event_replaces_what_grew() -> None:
     output = _output(
         _added(0, "message", content=[]),
@@ -306,6 +325,15 @@ def test_chunks_of_another_dialect_are_flagged_and_left_out() -> None:
 
     assert assembled.notes == {"dialect_mismatch": True}
     assert len((assembled.response or {})["output"]) == 1  # type: ignore[arg-type]
+
+
+def test_a_chunk_of_chat_is_known_whatever_name_it_was_sent_under() -> None:
+    leak = event({"id": "c", "choices": [{"index": 0, "delta": {"content": "leak"}}]}, "x")
+    named = leak.replace(b"event: x", b"event: response.output_item.done")
+    assembled = _assemble(_created(), named)
+
+    assert (assembled.response or {})["output"] == []
+    assert assembled.notes == {"dialect_mismatch": True}
 
 
 def test_a_sentinel_ends_reading() -> None:

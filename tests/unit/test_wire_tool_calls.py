@@ -84,6 +84,27 @@ def test_calls_that_share_index_zero_are_told_apart_by_id_and_name() -> None:
     assert [(c["id"], c["function"]["name"]) for c in calls] == [("a", "f"), ("b", "g")]
 
 
+def test_whole_calls_that_share_index_zero_and_an_empty_id_are_told_apart() -> None:
+    calls = _calls(
+        [{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x":1}'}}],
+        [{"index": 0, "id": "", "function": {"name": "g", "arguments": "{}"}}],
+    )
+
+    assert [c["function"] for c in calls] == [
+        {"name": "f", "arguments": '{"x":1}'},
+        {"name": "g", "arguments": "{}"},
+    ]
+
+
+def test_a_name_that_comes_again_after_all_arguments_is_no_call_of_its_own() -> None:
+    [call] = _calls(
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}],
+        [{"index": 0, "function": {"name": "f", "arguments": ""}}],
+    )
+
+    assert call["function"] == {"name": "f", "arguments": "{}"}
+
+
 def test_calls_come_in_the_order_of_their_indexes() -> None:
     calls = _calls(
         [{"index": 1, "id": "b", "function": {"name": "g", "arguments": "{}"}}],

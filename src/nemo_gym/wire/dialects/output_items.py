@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.json import is_array, is_object
 
-__all__ = ["Item", "item_type_of"]
+__all__ = ["Item", "fills_item", "item_type_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ _GROWTHS = {
         "shell_call", ("action", "commands"), "command_index", field="command"
     ),
 }
+_SHELL_OUTPUT = "response.shell_call_output_content"
+_ANNOTATION = "response.output_text.annotation.added"
 # Events that open or close an entry of a list in the item: the list, and what names the entry.
 _PARTS = {
     "response.content_part": ("content", "content_index"),
@@ -58,21 +60,31 @@ _PARTS = {
 }
 
 
+def fills_item(kind: str) -> bool:
+    """Say whether an event of this kind tells something that its item would hold."""
+    root = kind.rpartition(".")[0]
+    return root in _GROWTHS or root in _PARTS or root == _SHELL_OUTPUT or kind == _ANNOTATION
+
+
 def item_type_of(kind: str) -> str | None:
     """Return the type of item that an event of this kind fills; None when it fills none."""
-    growth = _GROWTHS.get(kind.rpartition(".")[0])
+    root = kind.rpartition(".")[0]
+    if root == _SHELL_OUTPUT:
+        return "shell_call_output"
+    growth = _GROWTHS.get(root)
     return growth.item if growth is not None else None
 
 
 class Item:
     """One output item under way."""
 
-    __slots__ = ("_fields", "_logprobs", "_texts", "done")
+    __slots__ = ("_fields", "_logprobs", "_printed", "_texts", "done")
 
     def __init__(self, fields: dict[str, object]) -> None:
         self._fields = fields
         self._texts: dict[tuple[str, int], TextPieces] = {}
         self._logprobs: dict[int, list[object]] = {}
+        self._printed = False
         self.done = False
 
     @property
@@ -83,7 +95,7 @@ class Item:
     @property
     def told(self) -> bool:
         """Whether the item is whole, or some of its text has come."""
-        return self.done or bool(self._texts)
+        return self.done or self._printed or bool(self._texts)
 
     def finish(self, fields: dict[str, object]) -> None:
         """Take the whole item."""
@@ -101,7 +113,9 @@ class Item:
         elif root in _PARTS and is_object(event.get("part")):
             entries, index = _PARTS[root]
             self._entry(entries, _place(event.get(index))).update(_object(event.get("part")))
-        elif kind == "response.output_text.annotation.added":
+        elif root == _SHELL_OUTPUT:
+            self._shell_output(step, event)
+        elif kind == _ANNOTATION:
             part = self._entry("content", _place(event.get("content_index")))
             found = part.get("annotations")
             part["annotations"] = [*(found if is_array(found) else []), event.get("annotation")]
@@ -117,6 +131,20 @@ class Item:
         logprobs = event.get("logprobs")
         if logprobs and is_array(logprobs) and step == "delta":
             self._logprobs.setdefault(place, []).extend(logprobs)
+
+    def _shell_output(self, step: str, event: dict[str, object]) -> None:
+        """Take what a command printed: text that grows until it comes whole."""
+        self._printed = True
+        entry = self._entry("output", _place(event.get("command_index")))
+        whole = event.get("output")
+        if step == "done" and is_array(whole) and whole:
+            entry.clear()
+            entry.update(_object(whole[0]))
+            return
+        for stream, piece in _object(event.get("delta")).items():
+            before = entry.get(stream)
+            if isinstance(piece, str):
+                entry[stream] = (before if isinstance(before, str) else "") + piece
 
     def _entry(self, key: str, place: int) -> dict[str, object]:
         """Return the entry at `place` of the list `key`, made where it is missing."""

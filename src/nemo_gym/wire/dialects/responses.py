@@ -11,7 +11,7 @@ from nemo_gym.wire.dialects.base import (
     StreamState,
     openai_error,
 )
-from nemo_gym.wire.dialects.output_items import Item, item_type_of
+from nemo_gym.wire.dialects.output_items import Item, fills_item, item_type_of
 from nemo_gym.wire.json import is_object
 
 __all__ = ["RESPONSES", "ResponsesAssembler"]
@@ -37,7 +37,10 @@ class ResponsesAssembler(Assembler):
 
     def _take(self, event: dict[str, object], kind: str) -> None:
         response = event.get("response")
-        if kind in _TERMINALS:
+        if "choices" in event and "type" not in event:
+            # A chunk of Chat, whatever name it was sent under.
+            self._mismatch = True
+        elif kind in _TERMINALS:
             self._final = response if is_object(response) else self._snapshot
             self._end(kind)
         elif kind == "response.output_item.added":
@@ -47,13 +50,13 @@ class ResponsesAssembler(Assembler):
         elif kind.startswith("response."):
             if is_object(response):
                 self._snapshot = response
-            elif "output_index" in event or "item_id" in event:
+            elif fills_item(kind):
                 self._item(event, kind).take(kind, event)
         elif kind == "error" or event.get("error"):
             # `response.failed` may still follow; an official client has stopped reading by then.
             self._error = event.get("error") or event
             self.state = StreamState.ENDING
-        elif "choices" in event or kind.startswith(("message_", "content_block_")):
+        elif kind.startswith(("message_", "content_block_")):
             self._mismatch = True
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:

@@ -1,9 +1,11 @@
 """Fragments of Chat tool calls in, whole calls out.
 
 Servers disagree on how fragments name their call: by `index` (from 0, from 1, -1, or 0 for every
-call), by `id` on the first fragment only, on each, or not at all. The rules here find the call
-under every such habit.
+call), by `id` on the first fragment only, on each, or not at all; on every fragment, or not on the
+first. The rules here find the call under every such habit.
 """
+
+from typing import NamedTuple
 
 from nemo_gym.wire.dialects.merge import TextPieces, merge_object
 from nemo_gym.wire.json import dumps, is_array, is_object, loads_object
@@ -22,6 +24,8 @@ class _Call:
         "id",
         "index",
         "name",
+        "named_again",
+        "named_in",
         "other",
         "type",
     )
@@ -31,6 +35,10 @@ class _Call:
         self.id: str | None = None
         self.type: str | None = None
         self.name = ""
+        self.named_again = False
+        """Whether its name came once more after all its arguments."""
+        self.named_in = 0
+        """Number of the delta in which its name last came."""
         self.body = "function"
         self.arguments_key = "arguments"
         self.arguments = TextPieces()
@@ -42,16 +50,72 @@ class _Call:
         return loads_object(self.arguments.text) is not None
 
 
+class _Sign(NamedTuple):
+    """By what a fragment tells which call it belongs to."""
+
+    delta: int
+    """Number of the delta that it came in."""
+    place: object
+    """Its `index`."""
+    id: object
+    name: object
+    argues: bool
+    """Whether it brings any arguments."""
+
+    @classmethod
+    def of(cls, delta: int, fragment: dict[str, object], body: dict[str, object]) -> "_Sign":
+        piece = body.get("arguments", body.get("input"))
+        argues = bool(piece.strip() if isinstance(piece, str) else piece)
+        call_id = fragment.get("id") or None
+        return cls(delta, fragment.get("index"), call_id, body.get("name"), argues)
+
+    def belongs_to(self, calls: list[_Call]) -> _Call | None:
+        """Return the call that the fragment goes on with; None: it begins one."""
+        for call in reversed(calls):
+            if self.id is not None and call.id == self.id:
+                if self.place is None or call.index in (None, self.place):
+                    return call
+            elif self.place is None:
+                if self.id is None:
+                    # No sign of its own: it goes on with the last call.
+                    return None if self._begins_after(call) else call
+            elif call.index == self.place:
+                # One index for every call: another call begins with an id, or after a whole one.
+                another = self.id is not None and call.id and self.name
+                if not another and not (self.id is None and self._begins_after(call)):
+                    return call
+        last = calls[-1] if calls else None
+        if last is not None and last.index is None and self.id is None:
+            # The first fragment had no index, the later ones have.
+            goes_on = self.name in (None, "", last.name) and not self._begins_after(last)
+            return last if goes_on else None
+        return None
+
+    def _begins_after(self, call: _Call) -> bool:
+        """Say whether it belongs to a call of its own, now that `call` has all its arguments."""
+        renamed = bool(self.name) and self.name != call.name
+        if renamed and call.named_in == self.delta:
+            return True
+        if renamed or (self.argues and (self.name or call.named_again)):
+            return call.whole()
+        if self.name and not call.named_again:
+            # The name once more: of the same call, or of the next one. What follows tells.
+            call.named_again = call.whole()
+        return False
+
+
 class ToolCalls:
     """The tool calls of one message."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_deltas")
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
+        self._deltas = 0
 
     def add(self, fragments: object) -> None:
         """Take the `tool_calls` of one delta."""
+        self._deltas += 1
         for fragment in fragments if is_array(fragments) else ():
             if is_object(fragment):
                 self._add(fragment)
@@ -61,7 +125,7 @@ class ToolCalls:
         if not is_object(body):
             body = fragment.get("custom")
         body = body if is_object(body) else {}
-        call = self._call_of(fragment, body)
+        call = self._call_of(_Sign.of(self._deltas, fragment, body))
         for key, value in fragment.items():
             if key == "id":
                 call.id = call.id or (value if isinstance(value, str) else None)
@@ -73,22 +137,18 @@ class ToolCalls:
                 merge_object(call.other, {key: value})
         _add_body(call, body)
 
-    def _call_of(self, fragment: dict[str, object], body: dict[str, object]) -> _Call:
-        index, call_id, name = fragment.get("index"), fragment.get("id"), body.get("name")
-        for call in reversed(self._calls):
-            same_index = index is not None and call.index == index
-            same_id = bool(call_id) and call.id == call_id
-            if index is None and not call_id:
-                # No sign of its own: it goes on with the last call, unless that has all it needs.
-                if name and call.whole():
-                    break
-                return call
-            if (same_id and (index is None or same_index)) or (
-                same_index and not (call_id and call.id and call.id != call_id and name)
-            ):
-                return call
-        call = _Call(index)
-        self._calls.append(call)
+    def _call_of(self, sign: _Sign) -> _Call:
+        call = sign.belongs_to(self._calls)
+        if call is None:
+            call = _Call(sign.place)
+            before = self._calls[-1] if self._calls else None
+            if before is not None and before.named_again and not sign.name and sign.id is None:
+                call.name = before.name
+            self._calls.append(call)
+        elif call.index is None:
+            call.index = sign.place
+        if sign.name:
+            call.named_in = sign.delta
         return call
 
     def result(self) -> list[dict[str, object]]:
