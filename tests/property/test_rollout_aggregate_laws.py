@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers, default_key_metrics, ks_of
+from nemo_gym.records.statistics import ks_of
+from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers, default_key_metrics
 
 rewards = st.floats(-5, 5, allow_nan=False)
 rollouts = st.builds(

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers
 from nemo_gym.servers.metrics import agent_metrics, by_task, default_key_metrics, group_metrics
 
 
@@ -59,13 +60,6 @@ def test_an_unknown_value_is_left_out_and_not_counted_as_zero() -> None:
     assert agent_metrics(by_task(rows))["mean/score"] == 4.0
 
 
-@pytest.mark.parametrize(("repeats", "ks"), [(1, [1]), (3, [1, 2, 3]), (6, [1, 2, 4, 6])])
-def test_k_goes_in_powers_of_two_up_to_the_repeats(repeats: int, ks: list[int]) -> None:
-    metrics = agent_metrics(by_task([_row(0, 1.0)] * repeats))
-
-    assert [k for k in range(1, 9) if f"pass@{k}/reward" in metrics] == ks
-
-
 def test_a_group_says_its_task_its_rollouts_and_its_means() -> None:
     assert group_metrics(by_task(_ROWS)) == [
         {"_ng_task_index": 0, "rollouts": 2, "mean/reward": 0.5},
@@ -92,3 +86,26 @@ def test_metrics_do_not_depend_on_the_order_of_rows(pairs: list[tuple[int, float
 
     assert forward.keys() == backward.keys()
     assert all(forward[name] == pytest.approx(backward[name]) for name in forward)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0]), st.none() | st.integers(0, 9)
+        )
+    )
+)
+@example([(0, 1.0, None)] * 3 + [(1, 0.0, 2)] * 5)
+def test_the_defaults_of_an_environment_are_what_the_driver_computes(
+    drawn: list[tuple[int, float, int | None]],
+) -> None:
+    rows = [_row(task, reward, score=score) for task, reward, score in drawn]
+    driver = Aggregator()
+    for task, reward, score in drawn:
+        values = {"reward": reward} | ({} if score is None else {"score": float(score)})
+        driver.add(RolloutNumbers("agent", task, values))
+
+    found = agent_metrics(by_task(rows))
+
+    expected = driver.summaries()[0].metrics if drawn else {}
+    assert found == {name: pytest.approx(value) for name, value in expected.items()}

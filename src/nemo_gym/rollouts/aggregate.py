@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeAlias
 
-from nemo_gym.records.statistics import Estimate, mean_ci, pass_at_k, pass_hat_k
+from nemo_gym.records.statistics import Estimate, ks_of, mean_ci, pass_at_k, pass_hat_k
 
-__all__ = ["REWARD", "AgentSummary", "Aggregator", "RolloutNumbers", "default_key_metrics", "ks_of"]
+__all__ = ["REWARD", "AgentSummary", "Aggregator", "RolloutNumbers", "default_key_metrics"]
 
 REWARD = "reward"
-_EVERY_K_UP_TO = 16
 _MOST_FIELDS = 256
 """Metrics of one agent; an environment that makes up names without end does not fill memory."""
 
@@ -144,16 +143,6 @@ def _field_metrics(name: str, per_task: Sequence[Sequence[float]]) -> dict[str, 
         for k in ks_of(max((len(task) for task in per_task), default=0)):
             found |= _estimate(f"{prefix}{k}/{name}", estimator(per_task, k))
     return found
-
-
-def ks_of(most: int) -> list[int]:
-    """Return the k for which pass@k is told when a task has at most `most` rollouts.
-
-    Every one to 16, then the powers of two, and `most` itself.
-    """
-    every = range(1, min(most, _EVERY_K_UP_TO) + 1)
-    powers = (2**power for power in range(5, most.bit_length()))
-    return sorted({*every, *powers, most} - {0})
 
 
 def _estimate(key: str, estimate: Estimate | None) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.ids import TASK_INDEX_KEY
-from nemo_gym.records.statistics import Estimate, mean_ci, pass_at_k, pass_hat_k
+from nemo_gym.records.statistics import Estimate, ks_of, mean_ci, pass_at_k, pass_hat_k
 
 __all__ = ["agent_metrics", "by_task", "default_key_metrics", "group_metrics"]
 
@@ -48,7 +48,7 @@ def agent_metrics(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, flo
     for name in names:
         values = [task.get(name, []) for task in per_task]
         _put(metrics, f"mean/{name}", mean_ci(values))
-        for k in _ks(max(map(len, values))):
+        for k in ks_of(max(map(len, values))):
             _put(metrics, f"pass@{k}/{name}", pass_at_k(values, k))
             _put(metrics, f"pass^{k}/{name}", pass_hat_k(values, k))
     return metrics
@@ -81,12 +81,6 @@ def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             for part, number in value.items():
                 if isinstance(number, int | float):
                     yield f"{name}{_SEPARATE}{part}", float(number)
-
-
-def _ks(repeats: int) -> list[int]:
-    """Return 1, 2, 4, … and the number of repeats itself; only 1 without repeats."""
-    powers = [1 << n for n in range(repeats.bit_length()) if 1 << n < repeats]
-    return [*powers, repeats] if repeats else []
 
 
 def _put(metrics: dict[str, float], name: str, found: Estimate | None) -> None:
