@@ -167,6 +167,23 @@ async def test_a_capture_directory_that_cannot_be_used_is_refused_at_start(
         _relay(provider, on).setup_webserver()
 
 
+async def test_bodies_beyond_the_configured_size_are_cut_and_flagged(
+    provider: Provider, tmp_path: Path
+) -> None:
+    on = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
+    relay = _relay(provider, {**on, "model_call_capture_max_body_bytes": 100})
+
+    answer = await _ask(relay, "/ng-rollout/3-0/v1/chat/completions", _CHAT)
+
+    (row,) = CaptureStore(tmp_path).read("3-0")
+    assert isinstance(row, dict)
+    assert row["response_raw"] == answer.body[:100].decode()
+    assert row["request"] == _CHAT
+    assert row["notes"] == {"truncated_at": 100, "truncated_bodies": ["response"]}
+    assert row["error_category"] == "capture_parse_error"
+    await relay.server_client.aclose()
+
+
 async def test_capture_changes_no_byte_of_the_answer(provider: Provider, tmp_path: Path) -> None:
     body = json.dumps({"id": "x", "choices": [], "odd": 1.50}).encode()
     provider.script(*[Behaviour(status=200, body=body)] * 2)

@@ -99,6 +99,11 @@ OVERRIDES = {
         "model_call_capture_dir is not set",
         '++model_call_capture_dir="$(pwd)/',
     ),
+    "captured-bodies-of-nothing": (
+        "++model_call_capture_max_body_bytes=0",
+        "model_call_capture_max_body_bytes is 0, which keeps nothing",
+        "256 MiB",
+    ),
     "ring": (
         "++policy_base_url=${policy_base_url}",
         "ring: policy_base_url → policy_base_url",

@@ -5,6 +5,7 @@ from typing import Literal
 
 import pytest
 
+from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT
 from nemo_gym.config.check_root import known_root_keys
 from nemo_gym.config.schema import RootSettings, root_settings
 from nemo_gym.config.typed import WrongType, coerce, describe
@@ -66,10 +67,16 @@ def test_settings_that_nobody_gave_have_their_defaults() -> None:
     assert root_settings({"telemetry": None, "a_server": {}}) == RootSettings()
 
 
+def test_bodies_are_kept_up_to_256_mib_unless_told_otherwise() -> None:
+    assert RootSettings().model_call_capture_max_body_bytes == 256 * 1024 * 1024
+    assert RootSettings().model_call_capture_max_body_bytes == DEFAULT_BODY_LIMIT
+
+
 def test_every_setting_of_the_contract_is_known() -> None:
     assert {
         "observability_enabled",
         "model_call_capture_dir",
+        "model_call_capture_max_body_bytes",
         "head_server.host",
         "head_server.port",
         "telemetry.metrics.enabled",

@@ -26,6 +26,7 @@ def check_root(tree: dict[str, object], layers: Layers, problems: Problems) -> N
     if len(problems.found) == before:
         _check_ports(tree, layers, problems)
         _check_capture(tree, layers, problems)
+        _check_body_limit(tree, layers, problems)
 
 
 def wrong_type(path: KeyPath, value: object, expected: object, layers: Layers) -> dict[str, str]:
@@ -96,6 +97,17 @@ def _check_capture(tree: Mapping[str, object], layers: Layers, problems: Problem
             f"model_call_capture_dir is {folder!r}, which is not absolute",
             where=f"{layers.origin(('model_call_capture_dir',))} (model_call_capture_dir)",
             mend=f'write ++model_call_capture_dir="$(pwd)/{folder}"',
+        )
+
+
+def _check_body_limit(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
+    key = "model_call_capture_max_body_bytes"
+    limit = tree.get(key)
+    if isinstance(limit, int) and limit < 1:
+        problems.add(
+            f"{key} is {limit}, which keeps nothing of a body",
+            where=f"{layers.origin((key,))} ({key})",
+            mend="give a number of bytes from 1 up, or leave it out for 256 MiB",
         )
 
 

@@ -101,6 +101,8 @@ class RootSettings:
     """Whether model calls and agent observations are captured."""
     model_call_capture_dir: str | None = None
     """Absolute directory of the captures; needed when capture is on."""
+    model_call_capture_max_body_bytes: int = 256 << 20
+    """Most bytes kept of one body, after decompression; what is longer is cut and flagged."""
     head_server: HeadServerSettings = field(default_factory=HeadServerSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     responses_create_params: Mapping[str, object] = field(default_factory=dict)

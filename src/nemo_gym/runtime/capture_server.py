@@ -12,6 +12,7 @@ from nemo_gym.capture.client_ids import client_session_id
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.capture.prefix import RolloutOfScope
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.ids import RolloutId, parse_rollout_id
 from nemo_gym.servers.forward import Forwarder
@@ -26,15 +27,26 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CaptureServer:
-    """An ASGI app: guard, capture, forwarder; plus `GET /health`."""
+    """An ASGI app: guard, capture, forwarder; plus `GET /health`.
 
-    def __init__(self, forwarder: Forwarder, store: CaptureStore, process_id: RolloutId) -> None:
+    `body_limit`: most bytes kept of one body, after decompression.
+    """
+
+    def __init__(
+        self,
+        forwarder: Forwarder,
+        store: CaptureStore,
+        process_id: RolloutId,
+        *,
+        body_limit: int = DEFAULT_BODY_LIMIT,
+    ) -> None:
         self._forwarder = forwarder
         stack = model_call_stack(
-            forwarder.forward,
+            self._answer,
             store=store,
             model_ref_name="capture_serve",
             unprefixed=session_rollout(process_id),
+            body_limit=body_limit,
         )
         self._app = DisconnectGuard(stack)
 
@@ -42,10 +54,15 @@ class CaptureServer:
         """Serve one request; the lifespan closes the connections to the provider."""
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
-        elif scope["type"] == "http" and scope["path"] == "/health":
-            await _healthy(send)
         else:
             await self._app(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose prefix, if it had one, was taken off."""
+        if scope["path"] == "/health":
+            await _healthy(send)
+        else:
+            await self._forwarder.forward(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

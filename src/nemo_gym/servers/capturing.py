@@ -1,7 +1,7 @@
 """The capture stores of a process: one per directory, shared by the model servers that write."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 from fastapi import FastAPI
 
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.config.schema import root_settings
 from nemo_gym.observability.model_calls import model_call_capture_dirs_from_config
 
-__all__ = ["close_with", "open_capture_store"]
+__all__ = ["body_limit_of", "close_with", "open_capture_store"]
 
 _STORES: dict[Path, CaptureStore] = {}
 
@@ -26,6 +27,11 @@ def open_capture_store(settings: object) -> CaptureStore | None:
         store.open_for_writing()
         return store
     return None
+
+
+def body_limit_of(settings: Mapping[str, object]) -> int:
+    """Return the most bytes that are kept of one body, after decompression."""
+    return root_settings(settings).model_call_capture_max_body_bytes
 
 
 def close_with(app: FastAPI, store: CaptureStore) -> None:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.servers.answers import redactor_of
-from nemo_gym.servers.capturing import close_with, open_capture_store
+from nemo_gym.servers.capturing import body_limit_of, close_with, open_capture_store
 from nemo_gym.servers.failures import call_failed_in
 from nemo_gym.servers.instance import BaseRunServerInstanceConfig
 from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
@@ -55,10 +55,12 @@ class ModelServer(SimpleServer):
             status = 500 if failed is None else failed.status
             return status, _error(path, status, redactor.redact(f"{type(exc).__name__}: {exc}"))
 
-        store = open_capture_store(self.server_client.global_config_dict)
+        settings = self.server_client.global_config_dict
+        store, limit = open_capture_store(settings), body_limit_of(settings)
 
         def layers(app: ASGIApp) -> ASGIApp:
-            return model_call_stack(app, store=store, model_ref_name=self.config.name)
+            name = self.config.name
+            return model_call_stack(app, store=store, model_ref_name=name, body_limit=limit)
 
         app = new_app(self.config.name, layers, answer)
         if store is not None:
