@@ -5,6 +5,7 @@ import os
 import secrets
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -39,6 +40,13 @@ __all__ = ["serve"]
     metavar="NAME",
     help="Environment variable with the provider's key; without it the client's own is passed on.",
 )
+@click.option(
+    "--max-body-bytes",
+    type=click.IntRange(1),
+    default=256 << 20,
+    show_default=True,
+    help="Most bytes kept of one body, after decompression.",
+)
 @click.option("--rollout-id", metavar="ID", help="Id of calls that name no session of their own.")
 def serve(
     upstream: str,
@@ -47,6 +55,7 @@ def serve(
     host: str,
     port: int,
     key_env: str | None,
+    max_body_bytes: int,
     rollout_id: str | None,
 ) -> None:
     """Serve a provider's API and capture every model call; point an agent's base URL here.
@@ -58,7 +67,8 @@ def serve(
     name = parse_rollout_id(rollout_id or f"process-{int(time.time())}-{secrets.token_hex(2)}")
     import uvloop  # noqa: PLC0415 - only a command that serves pays for it
 
-    serving = _serve(upstream, directory.absolute(), (host, port), _key(key_env), name)
+    capture = _Capture(directory.absolute(), name, max_body_bytes)
+    serving = _serve(upstream, _key(key_env), (host, port), capture)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
 
@@ -74,8 +84,16 @@ def _key(key_env: str | None) -> str | None:
     return key
 
 
+@dataclass(frozen=True, slots=True)
+class _Capture:
+    directory: Path
+    name: RolloutId
+    """Of calls that name no session."""
+    body_limit: int
+
+
 async def _serve(
-    upstream: str, directory: Path, address: tuple[str, int], key: str | None, name: RolloutId
+    upstream: str, key: str | None, address: tuple[str, int], capture: _Capture
 ) -> None:
     # Imported here: the command's help needs no HTTP server.
     from nemo_gym.capture.store import CaptureStore  # noqa: PLC0415
@@ -85,10 +103,11 @@ async def _serve(
     from nemo_gym.servers.forward import Forwarder  # noqa: PLC0415
     from nemo_gym.servers.serve import AppServer, bind_socket  # noqa: PLC0415
 
-    store = CaptureStore(directory)
+    store = CaptureStore(capture.directory)
     store.open_for_writing()
     sock = bind_socket(*address)
-    app = CaptureServer(Forwarder(provider_at(upstream, key)), store, name)
+    forwarder = Forwarder(provider_at(upstream, key))
+    app = CaptureServer(forwarder, store, capture.name, body_limit=capture.body_limit)
     server = AppServer(app, sock, "capture_serve")
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -96,9 +115,11 @@ async def _serve(
     await server.start()
     settle_garbage()
     origin = origin_of(sock)
-    click.echo(f"capturing calls to {upstream} in {store.directory}")
+    # The URL itself may hold a key.
+    shown = forwarder.provider.addresses[0].origin
+    click.echo(f"capturing calls to {shown} in {store.directory}")
     click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")
-    click.echo(f"  calls without a session of their own: rollout {name}")
+    click.echo(f"  calls without a session of their own: rollout {capture.name}")
     await stopping.wait()
     await server.stop(1.0)
     await asyncio.to_thread(store.close)
