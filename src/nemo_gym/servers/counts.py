@@ -1,42 +1,59 @@
 """Request counts: the outermost layer of a server.
 
-Plain integers are bumped on the way; while nothing exports it costs one global read.
+Plain integers are bumped on the way: those of the live view always, the others while telemetry
+exports them.
 """
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.telemetry import observer
+from nemo_gym.telemetry.live import server_counts
 from nemo_gym.telemetry.names import UNMATCHED_ROUTE
 
 __all__ = ["RequestCounting", "count_cancellation"]
+
+_SERVER_ERROR = 500
 
 
 class RequestCounting:
     """ASGI middleware that tells telemetry of requests, responses and unhandled exceptions."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, server_name: str) -> None:
         self.app = app
+        self._live = server_counts(server_name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; every other kind of scope passes through."""
-        counts = observer.request_counts()
-        if counts is None or scope["type"] != "http":
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        live, counts = self._live, observer.request_counts()
+        failed = False
 
         async def counted_send(message: Message) -> None:
+            nonlocal failed
             if message["type"] == "http.response.start":
-                counts.count_response(message["status"])
+                failed = message["status"] >= _SERVER_ERROR
+                if counts is not None:
+                    counts.count_response(message["status"])
             await send(message)
 
-        counts.in_flight += 1
+        live.requests += 1
+        live.in_flight += 1
+        if counts is not None:
+            counts.in_flight += 1
         try:
             await self.app(scope, receive, counted_send)
         except Exception:
-            counts.unhandled_exceptions += 1
+            failed = True
+            if counts is not None:
+                counts.unhandled_exceptions += 1
             raise
         finally:
-            counts.in_flight -= 1
+            live.in_flight -= 1
+            live.errors += failed
+            if counts is not None:
+                counts.in_flight -= 1
 
 
 def count_cancellation(scope: Scope, response_started: bool) -> None:

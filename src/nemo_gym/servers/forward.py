@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import orjson
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.capture.facts import CALL_FACTS, CallFacts
@@ -21,6 +22,7 @@ from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodi
 from nemo_gym.servers.forward_headers import header, hide_key, request_headers, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
+from nemo_gym.servers.forward_timing import CallTiming, timed_call
 from nemo_gym.servers.forward_tries import Answered, ProviderCaller, Unanswered, Way
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.provider import Provider
@@ -70,6 +72,7 @@ class Forwarder:
         self._caller = ProviderCaller(provider.retry)
         model = provider.members.always.get("model")
         self._model_only = Members({} if model is None else {"model": model})
+        self._model_name = None if model is None else str(orjson.loads(model))
         self._neutral = cast("Dialect", dialect_named(provider.dialects[0]))
         self._guarded = DisconnectGuard(self.forward)
 
@@ -98,11 +101,17 @@ class Forwarder:
         For callers in this process; raises `Unanswered`, or `TransportError` for half an answer.
         """
         request = _Request("POST", dialect.route, b"", _JSON, body, dialect, True, None)
-        answered = await self._caller.ask(self._ways(request))
-        try:
-            whole = answered.begun + await answered.reply.read()
-        finally:
-            await answered.reply.aclose()
+        ways = self._ways(request)
+        with self._timed(request) as timing:
+            answered = await self._caller.ask(ways, retried=timing.retried)
+            timing.answered(answered.reply, answered.begun)
+            try:
+                rest = await answered.reply.read()
+            finally:
+                await answered.reply.aclose()
+            timing.passed(rest)
+            timing.ended()
+        whole = answered.begun + rest
         if answered.reply.status >= 400:
             whole = hide_key(whole, self.provider)
         return answered.reply.status, answered.reply.headers, whole
@@ -125,21 +134,36 @@ class Forwarder:
             facts=(scope.get("extensions") or {}).get(CALL_FACTS),
         )
         try:
-            answered = await self._ask(request)
+            ways = self._admitted(request)
         except Refused as refused:
             await _refuse(request, refused.refusal, send)
             return
-        await self._relay(request, answered, send)
+        if request.is_model_call:
+            with self._timed(request) as timing:
+                await self._serve(request, ways, send, timing)
+        else:
+            await self._serve(request, ways, send, None)
 
-    async def _ask(self, request: _Request) -> Answered:
-        """Return the provider's answer; raises `Refused` where there is none."""
-        refusal = refusal_for(self.provider, request.dialect, request.method, request.path)
-        if refusal is not None:
-            raise Refused(refusal)
-        ways = self._ways(request)
-        facts = request.facts
+    async def _serve(
+        self, request: _Request, ways: list[Way], send: Send, timing: CallTiming | None
+    ) -> None:
         try:
-            answered = await self._caller.ask(ways, facts)
+            answered = await self._ask(request, ways, timing)
+        except Refused as refused:
+            if timing is not None:
+                timing.failed(refused.refusal.category)
+            await _refuse(request, refused.refusal, send)
+            return
+        if timing is not None:
+            timing.answered(answered.reply, answered.begun)
+        await self._relay(request, answered, send, timing)
+
+    async def _ask(self, request: _Request, ways: list[Way], timing: CallTiming | None) -> Answered:
+        """Return the provider's answer; raises `Refused` where there is none."""
+        facts = request.facts
+        retried = None if timing is None else timing.retried
+        try:
+            answered = await self._caller.ask(ways, facts, retried=retried)
         except Unanswered as unanswered:
             if facts is not None and unanswered.partial:
                 partial = hide_key(unanswered.partial, self.provider)
@@ -148,6 +172,19 @@ class Forwarder:
         if facts is not None:
             facts.source = "upstream"
         return answered
+
+    def _admitted(self, request: _Request) -> list[Way]:
+        """Return the ways of a request that may go to the provider; raises `Refused`."""
+        refusal = refusal_for(self.provider, request.dialect, request.method, request.path)
+        if refusal is not None:
+            raise Refused(refusal)
+        return self._ways(request)
+
+    def _timed(self, request: _Request) -> CallTiming:
+        """Begin to time one model call; `with` ends it."""
+        return timed_call(
+            request.dialect.name, request.body, provider=self.provider.name, model=self._model_name
+        )
 
     def _ways(self, request: _Request) -> list[Way]:
         """Return the call for each replica, the one to ask first at the front.
@@ -183,7 +220,9 @@ class Forwarder:
             body = _unpacked(body, encoding, self.provider.max_body_bytes)
         return members.put_into(body), encoding is not None
 
-    async def _relay(self, request: _Request, answered: Answered, send: Send) -> None:
+    async def _relay(
+        self, request: _Request, answered: Answered, send: Send, timing: CallTiming | None
+    ) -> None:
         reply, body = answered.reply, answered.begun
         headers = response_headers(reply.headers)
         hides = reply.status >= 400
@@ -195,8 +234,13 @@ class Forwarder:
                 if body:
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                 body = await reply.chunk()
+                if timing is not None:
+                    timing.passed(body)
                 if hides:
                     body = hide_key(body, self.provider)
+            if timing is not None:
+                # Not after the send: a client that reads slowly is not the provider's time.
+                timing.ended()
             await send({"type": "http.response.body", "body": body})
         except TransportError as problem:
             _note_break(request.facts, problem)

@@ -59,10 +59,17 @@ class ProviderCaller:
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def ask(self, ways: Sequence[Way], facts: CallFacts | None = None) -> Answered:
+    async def ask(
+        self,
+        ways: Sequence[Way],
+        facts: CallFacts | None = None,
+        *,
+        retried: Callable[[str], None] | None = None,
+    ) -> Answered:
         """Return an answer, whatever its status, or raise `Unanswered`.
 
-        Tries take the `ways` in turn. The caller closes the reply. Each try is noted in `facts`.
+        Tries take the `ways` in turn. The caller closes the reply. Each try is noted in `facts`;
+        `retried` hears why before each further one: a status, or the class of an error.
         """
         began, tries = time.monotonic(), 0
         while True:
@@ -88,6 +95,8 @@ class ProviderCaller:
                     return answered
                 partial = b"".join(pieces)[:_PARTIAL_BYTES]
                 raise Unanswered(_known(problem), tries, elapsed_s, partial) from problem
+            if retried is not None:
+                retried(str(answered.reply.status) if answered else type(problem).__name__)
             if answered is not None:
                 await answered.reply.aclose()
             await self.sleep(wait_s)

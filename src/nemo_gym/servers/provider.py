@@ -77,6 +77,8 @@ class Provider:
     retry: RetryRule = field(default_factory=RetryRule)
     max_body_bytes: int = 256 << 20
     """Longest request body that is unpacked."""
+    name: str | None = None
+    """What metrics and traces call it; None: `openai` or `anthropic`, by the dialect of a call."""
 
 
 class ProviderConfig(BaseResponsesAPIModelConfig):
@@ -106,6 +108,7 @@ class ProviderConfig(BaseResponsesAPIModelConfig):
         *,
         model: str | None,
         key: Key | None,
+        name: str | None = None,
     ) -> Provider:
         """Return the provider at `urls`. Raises `ConfigMistake` for one that names no server."""
         always = {name: orjson.dumps(value) for name, value in self.extra_body.items()}
@@ -124,6 +127,7 @@ class ProviderConfig(BaseResponsesAPIModelConfig):
                 max_connections=self.max_connections,
             ),
             RetryRule(tries=self.max_tries, total_s=self.retry_for_s),
+            name=name,
         )
 
 

@@ -87,7 +87,7 @@ def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
     def wrap(app: ASGIApp) -> ASGIApp:
         inner = RouteTold(layers(tell_route(app)))
         guarded = DisconnectGuard(inner, count_cancellation)
-        return FailureWall(RequestCounting(TraceMiddleware(guarded, name)), answer, name)
+        return FailureWall(RequestCounting(TraceMiddleware(guarded, name), name), answer, name)
 
     def on_exception(request: Request, exc: Exception) -> Response:
         status, body = answer(request.url.path, exc)

@@ -104,15 +104,19 @@ class ModelCall:
         self,
         tokens_in: int | None,
         tokens_out: int | None,
-        *,
         cache_read: int | None = None,
         cache_creation: int | None = None,
         reasoning: int | None = None,
     ) -> None:
         """Count what the provider says the call used, once a call; see `count_tokens`."""
-        parts = {"cache_read": cache_read, "cache_creation": cache_creation, "reasoning": reasoning}
         count_tokens(
-            self._provider, self._model, tokens_in=tokens_in, tokens_out=tokens_out, **parts
+            self._provider,
+            self._model,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cache_read=cache_read,
+            cache_creation=cache_creation,
+            reasoning=reasoning,
         )
         if self._span is not None:
             if tokens_in is not None:

@@ -7,8 +7,10 @@ Our own client on asyncio and httptools, because the client decides what forward
 import asyncio
 import os
 import weakref
+from time import perf_counter
 
 from nemo_gym.errors import ConnectionLost
+from nemo_gym.telemetry.work import connection_waited
 from nemo_gym.transport.address import Address, parse_address
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.connection import Connection
@@ -61,7 +63,9 @@ class HttpTransport:
         head = request_head(
             call, host=self._host, target=self._absolute + call.target, extra=self._extra
         )
+        asked_at = perf_counter()
         connection, kept = await pool.take()
+        connection_waited(perf_counter() - asked_at)
         if kept:
             try:
                 return await self._exchange(connection, head, call)

@@ -86,6 +86,7 @@ class LocalModel(ForwardingModel):
             ("responses", "chat", "messages"),
             model=self.llama.settings.alias,
             key=None,
+            name="llama.cpp",
         )
 
     def setup_webserver(self) -> FastAPI:

@@ -32,6 +32,7 @@ class VLLMModel(ForwardingModel):
             ("chat", "responses", "messages"),
             model=config.model,
             key=Key.bearer(config.api_key),
+            name="vllm",
         )
 
 

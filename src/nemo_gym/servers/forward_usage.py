@@ -1,0 +1,178 @@
+"""What an answer on its way says of tokens: its bytes in as they pass, counts out. Pure.
+
+Nothing but usage is read: of a JSON body its few members, of a stream the events that speak of it.
+"""
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from nemo_gym.servers.forward_body import decoded
+from nemo_gym.wire.dialects import DialectName
+from nemo_gym.wire.json import is_object
+from nemo_gym.wire.usage import cache_signal, token_stats
+
+__all__ = ["TokenCounts", "UsageReader", "quick_counts", "usage_reader"]
+
+_WORD = b'"usage"'
+_LONGEST = 16 << 20
+"""Bytes of one JSON body or one event beyond which its usage is not looked for."""
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of one call; None: the provider does not say."""
+
+    tokens_in: int | None
+    tokens_out: int | None
+    cache_read: int | None = None
+    cache_creation: int | None = None
+    reasoning: int | None = None
+
+
+class _Part(msgspec.Struct):
+    usage: Any = None
+
+
+class _Told(msgspec.Struct):
+    """Where the three dialects put usage, streamed or whole."""
+
+    usage: Any = None
+    response: _Part | None = None
+    message: _Part | None = None
+    x_groq: _Part | None = None
+
+
+class _Sizes(msgspec.Struct):
+    """Usage without its parts."""
+
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
+    cache_read_input_tokens: _Count | None = None
+    cache_creation_input_tokens: _Count | None = None
+
+
+class _ToldSizes(msgspec.Struct):
+    usage: _Sizes | None = None
+
+
+_SIZES = msgspec.json.Decoder(_ToldSizes)
+_DECODER = msgspec.json.Decoder(_Told)
+
+
+class UsageReader:
+    """Watches one answer pass: `feed` it as bytes come, ask `counts` at its end."""
+
+    __slots__ = ("_dialect", "_encoding", "_kept", "_size", "_stream", "_usage")
+
+    def __init__(self, dialect: DialectName, *, stream: bool, encoding: str | None = None) -> None:
+        self._dialect: DialectName = dialect
+        self._stream = stream
+        self._encoding = encoding
+        self._kept: list[bytes] = []
+        self._size = 0
+        self._usage: dict[str, object] = {}
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        self._size += len(data)
+        if self._size > _LONGEST:
+            self._kept.clear()
+            self._size = _LONGEST if not self._stream or b"\n" not in data else 0
+            return
+        self._kept.append(data)
+        if self._stream and b"\n" in data:
+            whole = b"".join(self._kept)
+            end = whole.rfind(b"\n") + 1
+            self._kept = [whole[end:]]
+            self._size = len(whole) - end
+            self._read_lines(whole[:end])
+
+    def counts(self) -> TokenCounts | None:
+        """Return what the answer said, once all of it has passed; None: nothing."""
+        kept = self._kept
+        rest = kept[0] if len(kept) == 1 else b"".join(kept)
+        kept.clear()
+        if self._stream:
+            self._read_lines(rest)
+        elif rest:
+            self._read(rest)
+        usage = self._usage
+        if not usage:
+            return None
+        stats = token_stats(usage, self._dialect)
+        return TokenCounts(
+            stats.tokens_in,
+            stats.tokens_out,
+            cache_signal(usage)[1],
+            stats.cache_creation_tokens,
+            stats.tokens_reasoning,
+        )
+
+    def _read_lines(self, lines: bytes) -> None:
+        if _WORD not in lines:
+            return
+        for line in lines.split(b"\n"):
+            if line.startswith(b"data:") and _WORD in line:
+                self._read(line[5:])
+
+    def _read(self, text: bytes) -> None:
+        """Take the usage in one JSON text; what has none, or is no JSON, says nothing."""
+        try:
+            if self._encoding is not None:
+                text = decoded(text, self._encoding, _LONGEST)
+            told = _DECODER.decode(text)
+        except (msgspec.MsgspecError, LookupError, ValueError, RecursionError):
+            return
+        if told.message is not None:
+            self._take(told.message.usage)
+        if told.response is not None:
+            self._take(told.response.usage)
+        self._take(told.usage)
+        if told.x_groq is not None:
+            self._take(told.x_groq.usage)
+
+    def _take(self, usage: object) -> None:
+        # Messages says the prompt's size first and the answer's later; what is null later takes
+        # nothing back.
+        if usage is not None and is_object(usage):
+            self._usage |= {key: value for key, value in usage.items() if value is not None}
+
+
+def quick_counts(body: bytes, dialect: DialectName) -> TokenCounts | None:
+    """Return the sizes of prompt and answer that a whole JSON body tells, without their parts.
+
+    They are those that a `UsageReader` finds, several times as fast.
+    """
+    try:
+        usage = _SIZES.decode(body).usage
+    except (msgspec.MsgspecError, RecursionError):
+        usage = None
+    if usage is None:
+        reader = UsageReader(dialect, stream=False)
+        reader.feed(body)
+        return reader.counts()
+    asked, other = usage.input_tokens, usage.prompt_tokens
+    if dialect == "messages" and asked is not None:
+        asked += (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    elif dialect == "chat":
+        asked, other = other, asked
+    answered = usage.completion_tokens if usage.output_tokens is None else usage.output_tokens
+    return TokenCounts(other if asked is None else asked, answered)
+
+
+def usage_reader(
+    dialect: DialectName, content_type: bytes, encoding: bytes | None
+) -> UsageReader | None:
+    """Return what watches an answer with this head; None for one that is not looked into."""
+    if content_type.startswith(b"application/json"):
+        named = None if encoding is None else encoding.decode("latin-1")
+        return UsageReader(dialect, stream=False, encoding=named)
+    # A compressed stream would have to be unpacked piece by piece for the sake of two numbers.
+    if encoding is None and content_type.startswith(b"text/event-stream"):
+        return UsageReader(dialect, stream=True)
+    return None

@@ -1,0 +1,86 @@
+"""Laws of reading usage off a passing answer: bytes may be cut anywhere, and any bytes may pass."""
+
+import gzip
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.servers.forward_usage import TokenCounts, UsageReader, quick_counts
+from nemo_gym.wire.dialects import DialectName
+from nemo_gym.wire.usage import token_stats
+from support.provider_bodies import Answer, events_of, json_of
+
+ANSWER = Answer(text='said "usage": 3', tokens_in=120, tokens_out=7, cached=20)
+DIALECTS: tuple[DialectName, ...] = ("responses", "chat", "messages")
+
+
+def pieces_of(body: bytes, cuts: list[int]) -> list[bytes]:
+    """Return the body cut at these places, in order."""
+    places = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
+    return [body[start:end] for start, end in pairwise(places)]
+
+
+def told(reader: UsageReader, pieces: list[bytes]) -> TokenCounts | None:
+    for piece in pieces:
+        reader.feed(piece)
+    return reader.counts()
+
+
+@given(st.sampled_from(DIALECTS), st.booleans(), st.lists(st.integers(0, 5000), max_size=8))
+def test_counts_are_those_of_the_provider_wherever_its_bytes_are_cut(
+    dialect: DialectName, stream: bool, cuts: list[int]
+) -> None:
+    body = b"".join(events_of(dialect, ANSWER)) if stream else json_of(dialect, ANSWER)
+
+    counts = told(UsageReader(dialect, stream=stream), pieces_of(body, cuts))
+
+    assert counts is not None
+    prompt = 140 if dialect == "messages" else 120  # Messages counts cached tokens apart
+    assert (counts.tokens_in, counts.tokens_out, counts.cache_read) == (prompt, 7, 20)
+
+
+@given(st.sampled_from(DIALECTS), st.booleans(), st.lists(st.binary(max_size=40), max_size=5))
+def test_bytes_that_are_no_answer_say_nothing(
+    dialect: DialectName, stream: bool, pieces: list[bytes]
+) -> None:
+    assert told(UsageReader(dialect, stream=stream), pieces) is None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_compressed_body_is_unpacked(dialect: DialectName) -> None:
+    body = gzip.compress(json_of(dialect, ANSWER))
+
+    counts = told(UsageReader(dialect, stream=False, encoding="gzip"), [body])
+
+    assert counts is not None
+    assert counts.tokens_out == 7
+
+
+counts_of_tokens = st.none() | st.integers(-1, 99) | st.booleans() | st.just(1.5)
+usages = st.dictionaries(
+    st.sampled_from(
+        [
+            "prompt_tokens",
+            "completion_tokens",
+            "input_tokens",
+            "output_tokens",
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+        ]
+    ),
+    counts_of_tokens,
+)
+
+
+@given(st.sampled_from(DIALECTS), usages)
+def test_the_quick_way_finds_what_the_thorough_one_finds(
+    dialect: DialectName, usage: dict[str, object]
+) -> None:
+    counts = quick_counts(json.dumps({"usage": usage}).encode(), dialect)
+
+    expected = token_stats(usage, dialect)
+    found = (None, None) if counts is None else (counts.tokens_in, counts.tokens_out)
+    assert found == (expected.tokens_in, expected.tokens_out)
