@@ -2,22 +2,25 @@
 
     python bench/telemetry.py [--calls 1000] [--slices 60] [--rollouts 2000] [--rounds 5]
 
-Off, on, and on with traces take turns, in short slices and another order each time; a figure is the
-median over slices of the difference to the "off" of the same slice, so that a drifting machine hits
-all alike. A collector in
-a process of its own takes what is sent; its CPU, the provider's and the load's are not counted.
-Two servers with telemetry off run side by side: what they differ by is what cannot be told apart.
+First the steps themselves, in a loop in this process. Then whole calls and rollouts: off, on and on
+with traces take turns, in short slices and another order each time; a figure is the median over
+slices of the difference to the "off" of the same slice, so that a drifting machine hits all alike.
+A collector in a process of its own takes what is sent; its CPU, the provider's and the load's are
+not counted. Two servers with telemetry off run side by side: what they differ by cannot be told
+apart.
 """
 
 import argparse
 import asyncio
 import json
+import logging
 import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -29,10 +32,13 @@ import psutil
 import uvloop
 
 from nemo_gym.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+from nemo_gym.servers.raw import raw_route, send_json
 from nemo_gym.servers.serve import AppServer, bind_socket
+from nemo_gym.servers.stack import new_app
+from nemo_gym.telemetry.model_calls import count_tokens, model_call_started
 from nemo_gym.telemetry.observer import observe_event_loop
 from nemo_gym.telemetry.providers import start_telemetry
-from nemo_gym.telemetry.trace_middleware import TraceMiddleware
+from nemo_gym.telemetry.tracing import inject, span
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.http import HttpTransport
@@ -52,6 +58,26 @@ MODES: dict[str, dict[str, Any]] = {
     "on": ON,
     "on, 10 % traced": {**ON, "traces": {"enabled": True, "sample_ratio": 0.1}},
     "on, all traced": {**ON, "traces": {"enabled": True}},
+}
+STEP_MODES: dict[str, dict[str, Any]] = {
+    "off": {},
+    "on": ON,
+    "on, not sampled": {**ON, "traces": {"enabled": True, "sample_ratio": 0.0}},
+    "on, sampled": {**ON, "traces": {"enabled": True}},
+}
+SCOPE: dict[str, Any] = {
+    "type": "http",
+    "asgi": {"version": "3.0"},
+    "http_version": "1.1",
+    "method": "POST",
+    "path": CHAT,
+    "raw_path": CHAT.encode(),
+    "query_string": b"",
+    "root_path": "",
+    "headers": [(b"host", b"bench"), (b"content-type", b"application/json")],
+    "scheme": "http",
+    "server": ("bench", 1),
+    "client": ("bench", 2),
 }
 ROWS = 20
 
@@ -107,9 +133,8 @@ async def serve(settings: Mapping[str, object], provider: str) -> None:
         name="policy_model", openai_base_url=provider, openai_api_key="k", openai_model="other"
     )
     model = OpenAIModel(config=config, server_client=ServerClient(Directory(), {}))
-    app = TraceMiddleware(model.setup_webserver(), "policy_model")
     sock = bind_socket("127.0.0.1", 0)
-    server = AppServer(app, sock, "policy_model")
+    server = AppServer(model.setup_webserver(), sock, "policy_model")
     async with observe_event_loop("server"):
         await server.start()
         print(json.dumps({"origin": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
@@ -132,6 +157,84 @@ async def load(origin: str, calls: int, in_flight: int) -> None:
 
 def with_collector(settings: Mapping[str, Any], collector: str) -> dict[str, Any]:
     return {**settings, "otlp": {"endpoint": collector}} if settings else {}
+
+
+async def call_app(app: Any, calls: int) -> float:
+    """Return CPU in µs of a request to `app`, without sockets, 32 at a time."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": REQUEST, "more_body": False}
+
+    async def send(_message: Any) -> None:
+        """Drop what is answered."""
+
+    async def worker() -> None:
+        for _ in range(calls // 32):
+            await app({**SCOPE}, receive, send)
+
+    before = time.thread_time()
+    await asyncio.gather(*(worker() for _ in range(32)))
+    return (time.thread_time() - before) / calls * 1e6
+
+
+async def step_costs(rounds: int) -> dict[str, dict[str, float]]:
+    """Return CPU in µs of each step, by mode."""
+    found: dict[str, dict[str, list[float]]] = {}
+    app = new_app("bench", lambda inner: inner, lambda _path, exc: (500, {"error": str(exc)}))
+    raw_route(app, CHAT, answer_after_a_turn)
+    for _ in range(rounds):
+        for mode, settings in STEP_MODES.items():
+            handle = start_telemetry(settings, service_name="bench", instance="bench")
+            async with observe_event_loop("bench"):
+                steps = {
+                    "a request through the stack": await call_app(app, 6400),
+                    "a call to a provider timed": looped(time_a_call),
+                    "its tokens counted": looped(count_its_tokens),
+                    "a rollout's span": looped(trace_a_rollout),
+                }
+            handle.shutdown()
+            for step, cost in steps.items():
+                found.setdefault(step, {}).setdefault(mode, []).append(cost)
+    return {
+        step: {mode: statistics.median(costs) for mode, costs in modes.items()}
+        for step, modes in found.items()
+    }
+
+
+async def answer_after_a_turn(_scope: Any, receive: Any, send: Any) -> None:
+    await receive()
+    await asyncio.sleep(0)
+    await send_json(send, 200, {"status": "ok"})
+
+
+def looped(step: Callable[[], None], times: int = 10_000) -> float:
+    before = time.thread_time()
+    for _ in range(times):
+        step()
+    return (time.thread_time() - before) / times * 1e6
+
+
+def time_a_call() -> None:
+    with model_call_started("openai", "m") as call:
+        call.answered(200, stream=True)
+        call.first_chunk()
+
+
+def count_its_tokens() -> None:
+    count_tokens("openai", "m", tokens_in=100, tokens_out=10, cache_read=50)
+
+
+def trace_a_rollout() -> None:
+    headers: list[tuple[bytes, bytes]] = []
+    with span("gym.rollout", root=True):
+        inject(headers)
+
+
+def report_steps(found: Mapping[str, Mapping[str, float]]) -> None:
+    print("Steps on the way, µs")
+    print(f"  {'':30}" + "".join(f"{mode:>18}" for mode in STEP_MODES))
+    for step, costs in found.items():
+        print(f"  {step:30}" + "".join(f"{costs[mode]:18.2f}" for mode in STEP_MODES))
 
 
 def request_costs(calls: int, slices: int) -> dict[str, list[float]]:
@@ -257,7 +360,11 @@ def compare(given: argparse.Namespace) -> None:
     if given.rollouts:
         title = "A rollout of mcqa, one cell: CPU of the whole run"
         parts.append((title, lambda: rollout_costs(given.rollouts, given.rounds)))
-    figures = {title: report(title, measure()) for title, measure in parts}
+    logging.disable()  # no collector is there for the steps, and that is no news
+    steps = asyncio.run(step_costs(given.rounds))
+    report_steps(steps)
+    figures: dict[str, Any] = {"steps": steps}
+    figures |= {title: report(title, measure()) for title, measure in parts}
     if given.json is not None:
         given.json.write_text(json.dumps(figures, indent=1) + "\n")
 
