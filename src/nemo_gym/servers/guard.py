@@ -122,8 +122,11 @@ class _Watched:
     def close(self) -> None:
         """End the watching; the request is over."""
         self._timer.cancel()
-        if self._reader is not None:
-            self._reader.cancel()
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            # Not kept: a cancelled task holds its traceback, that the reader's frame, that us, and
+            # the ring would hold the whole request until the garbage collector comes by.
+            reader.cancel()
 
     def took_back_cancellation(self) -> bool:
         """Return whether the cancellation that just ended the handler was this guard's alone."""
