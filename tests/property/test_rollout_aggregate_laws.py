@@ -5,10 +5,11 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.records.statistics import ks_of
+from nemo_gym.records.metrics import field_metrics, ks_of
 from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers, default_key_metrics
 
 rewards = st.floats(-5, 5, allow_nan=False)
@@ -102,6 +103,37 @@ def test_pass_at_k_of_a_known_case_is_the_binomial_estimate() -> None:
         "pass@4/reward",
         "pass^4/reward",
     }
+
+
+def test_a_field_without_a_known_value_has_no_metrics() -> None:
+    assert field_metrics("score", []) == field_metrics("score", [[], []]) == {}
+
+
+def test_an_environment_that_makes_up_names_without_end_does_not_fill_memory() -> None:
+    aggregator = Aggregator()
+    for n in range(1000):
+        aggregator.add(RolloutNumbers("a", n, {"reward": 1.0, f"field_{n}": 1.0}))
+
+    (summary,) = aggregator.summaries()
+
+    means = [key for key in summary.metrics if key.startswith("mean/")]
+    assert summary.metrics["mean/reward"] == 1.0
+    assert len(means) < 1000
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown"),
+    [
+        ({}, []),
+        ({"mean/score": 1.0, "pass@2/score": 1.0}, []),
+        ({"mean/reward": 1.0, "pass@1/reward": 1.0}, ["mean/reward"]),
+        ({"pass@2/reward": 1.0, "pass@10/reward": 1.0}, ["pass@10/reward"]),
+    ],
+)
+def test_the_table_shows_the_mean_and_the_widest_k(
+    metrics: dict[str, float], shown: list[str]
+) -> None:
+    assert list(default_key_metrics(metrics)) == shown
 
 
 def test_an_agent_whose_rollouts_all_failed_has_counts_and_no_metrics() -> None:

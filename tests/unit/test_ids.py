@@ -51,6 +51,13 @@ def test_an_explicit_id_leaves_room_for_the_attempt() -> None:
         ids.make_rollout_id(0, 0, 0, "x" * 191)
 
 
+def test_an_explicit_id_of_a_record_comes_before_its_indices() -> None:
+    indices = {"_ng_task_index": 3, "_ng_rollout_index": 1, "_ng_rollout_id": "mine"}
+
+    assert ids.rollout_id_of_record(indices) == "mine"
+    assert ids.rollout_id_of_record(indices | {"_ng_attempt_index": 2}) == "mine-a2"
+
+
 def test_a_record_without_indices_has_no_id() -> None:
     assert ids.rollout_id_of_record({"_ng_task_index": True, "_ng_rollout_index": 0}) is None
     assert ids.rollout_id_of_record({}) is None

@@ -81,6 +81,7 @@ def test_what_the_provider_said_may_be_json_itself() -> None:
     ("status", "body", "failure_class"),
     [
         (500, b"Internal Server Error", "agent_error"),
+        (500, b'{"error": {"type": "rollout_fai', "agent_error"),
         (502, b'{"error": {"message": "no type"}}', "agent_error"),
         (500, b'{"error": {"type": "rollout_failure", "failure_class": "odd"}}', "agent_error"),
         (404, b'{"detail": "Not Found"}', "agent_error"),

@@ -79,6 +79,26 @@ def test_rows_with_the_same_id_are_refused() -> None:
         plan(row, row)
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [({}, {}), ({"_ng_rollout_id": "a"}, {"_ng_rollout_id": "b"}), ({"_ng_rollout_id": "a"}, {})],
+    ids=["neither named", "both named", "the first named"],
+)
+def test_rows_with_the_same_indices_are_refused(
+    first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    row = {**ROW, "_ng_task_index": 4, "_ng_rollout_index": 1}
+
+    with pytest.raises(InvalidRow, match="'4-1' is taken by an earlier row"):
+        plan(row | first, row | second)
+
+
+@pytest.mark.parametrize("text", ['["HALF"]', '"HALF"', '{"a": "HALF"', '{"a": NaN, "b": "HALF"}'])
+def test_half_a_character_is_no_excuse_for_a_row_that_is_no_object(text: str) -> None:
+    with pytest.raises(InvalidRow):
+        plan(text.replace("HALF", chr(92) + "ud83d").encode())
+
+
 def test_a_row_with_its_own_id_cannot_be_repeated() -> None:
     with pytest.raises(InvalidRow, match="cannot be repeated"):
         plan({**ROW, "_ng_rollout_id": "mine"}, num_repeats=2)

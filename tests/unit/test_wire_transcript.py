@@ -51,6 +51,20 @@ def test_a_responses_request_has_its_instructions_and_items() -> None:
     ]
 
 
+def test_what_is_empty_is_not_shown() -> None:
+    said = request_utterances(
+        {
+            "input": [
+                {"role": "user", "content": ""},
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": ""}]},
+                {"role": "assistant", "content": [], "refusal": ""},
+            ]
+        }
+    )
+
+    assert said == []
+
+
 def test_a_plain_input_is_the_users() -> None:
     assert request_utterances({"input": "Hi"}) == [Utterance("user", "text", "Hi")]
 

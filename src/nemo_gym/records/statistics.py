@@ -24,14 +24,12 @@ __all__ = [
     "Estimate",
     "expected_max",
     "expected_min",
-    "ks_of",
     "mean_ci",
     "pass_at_k",
     "pass_hat_k",
 ]
 
 _QUANTILE = 0.975
-_EVERY_K_UP_TO = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +78,6 @@ def pass_hat_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate 
     `k` rollouts are left out; None when none is left.
     """
     return mean_ci([[expected_min(task, k)] for task in rewards_per_task if len(task) >= k])
-
-
-def ks_of(most: int) -> list[int]:
-    """Return the k for which pass@k is told when a task has at most `most` rollouts.
-
-    Every one to 16, then the powers of two, and `most` itself.
-    """
-    every = range(1, min(most, _EVERY_K_UP_TO) + 1)
-    powers = (2**power for power in range(5, most.bit_length()))
-    return sorted({*every, *powers, most} - {0})
 
 
 def expected_max(values: Sequence[float], k: int) -> float:

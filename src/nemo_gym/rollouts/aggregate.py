@@ -8,12 +8,12 @@ sorted before they are summed.
 import math
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TypeAlias
 
-from nemo_gym.records.statistics import Estimate, ks_of, mean_ci, pass_at_k, pass_hat_k
+from nemo_gym.records.metrics import field_metrics
 
 __all__ = ["REWARD", "AgentSummary", "Aggregator", "RolloutNumbers", "default_key_metrics"]
 
@@ -121,7 +121,7 @@ def _summary(name: str, agent: _Agent) -> AgentSummary:
     for field_name in sorted(agent.columns, key=lambda f: (f != REWARD, f)):
         per_task = agent.columns[field_name].per_task()
         tasks = max(tasks, len(per_task))
-        metrics.update(_field_metrics(field_name, per_task))
+        metrics.update(field_metrics(field_name, per_task))
     return AgentSummary(
         agent=name,
         tasks=tasks,
@@ -131,27 +131,6 @@ def _summary(name: str, agent: _Agent) -> AgentSummary:
         tokens={key: _distribution(agent.tokens[key], total=True) for key in sorted(agent.tokens)},
         latency_ms=_distribution(agent.latency),
     )
-
-
-def _field_metrics(name: str, per_task: Sequence[Sequence[float]]) -> dict[str, float]:
-    found = _estimate(f"mean/{name}", mean_ci(per_task))
-    estimators: tuple[tuple[str, Callable[..., Estimate | None]], ...] = (
-        ("pass@", pass_at_k),
-        ("pass^", pass_hat_k),
-    )
-    for prefix, estimator in estimators:
-        for k in ks_of(max((len(task) for task in per_task), default=0)):
-            found |= _estimate(f"{prefix}{k}/{name}", estimator(per_task, k))
-    return found
-
-
-def _estimate(key: str, estimate: Estimate | None) -> dict[str, float]:
-    if estimate is None:
-        return {}
-    found = {key: estimate.value}
-    if estimate.ci95_low is not None and estimate.ci95_high is not None:
-        found |= {f"{key}/ci95_low": estimate.ci95_low, f"{key}/ci95_high": estimate.ci95_high}
-    return found
 
 
 def _distribution(values: Iterable[float], *, total: bool = False) -> dict[str, float]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.ids import TASK_INDEX_KEY
-from nemo_gym.records.statistics import Estimate, ks_of, mean_ci, pass_at_k, pass_hat_k
+from nemo_gym.records.metrics import field_metrics
 
 __all__ = ["agent_metrics", "by_task", "default_key_metrics", "group_metrics"]
 
@@ -46,11 +46,7 @@ def agent_metrics(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> dict[str, flo
     names = list(dict.fromkeys(name for values in per_task for name in values))
     metrics: dict[str, float] = {}
     for name in names:
-        values = [task.get(name, []) for task in per_task]
-        _put(metrics, f"mean/{name}", mean_ci(values))
-        for k in ks_of(max(map(len, values))):
-            _put(metrics, f"pass@{k}/{name}", pass_at_k(values, k))
-            _put(metrics, f"pass^{k}/{name}", pass_hat_k(values, k))
+        metrics |= field_metrics(name, [values.get(name, []) for values in per_task])
     return metrics
 
 
@@ -81,12 +77,3 @@ def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             for part, number in value.items():
                 if isinstance(number, int | float):
                     yield f"{name}{_SEPARATE}{part}", float(number)
-
-
-def _put(metrics: dict[str, float], name: str, found: Estimate | None) -> None:
-    if found is None:
-        return
-    metrics[name] = found.value
-    if found.ci95_low is not None and found.ci95_high is not None:
-        metrics[f"{name}/ci95_low"] = found.ci95_low
-        metrics[f"{name}/ci95_high"] = found.ci95_high
