@@ -67,10 +67,15 @@ def test_a_rollout_is_one_trace_across_its_servers(tmp_path: Path, placement: st
         [run] = [span for span in trace if attribute(span, "nemo.gym.server") == "counter_agent"]
         called = [span for span in trace if span.parent_span_id == run.span_id]
         assert run.parent_span_id == root.span_id
-        assert Counter(attribute(span, "nemo.gym.server") for span in called) == {
-            "counter": 2,  # /seed_session and /verify
-            "policy_model": 1,
+        assert Counter((span.name, attribute(span, "nemo.gym.server")) for span in called) == {
+            ("POST /seed_session", "counter"): 1,
+            ("POST /verify", "counter"): 1,
+            ("POST /v1/responses", "policy_model"): 1,
         }
+        [model] = [span for span in called if span.name == "POST /v1/responses"]
+        [asked] = [span for span in trace if span.name == "chat m"]
+        assert asked.parent_span_id == model.span_id
+        assert attribute(asked, "gen_ai.provider.name") == "openai"
 
 
 def test_no_rollout_is_traced_where_none_is_sampled(tmp_path: Path) -> None:
@@ -109,6 +114,31 @@ def test_every_process_of_a_run_sends_metrics_under_its_own_identity(
     expected = {"one-cell": 1, "two-cells": 3, "one-process-each": 4}[placement]
     assert len(identities) == len({name for name, _ in identities}) == expected
     assert {"gym.driver.rollouts.offered_total", "gym.server.responses_total"} <= received.names()
+
+
+def test_calls_to_the_provider_are_measured_with_their_tokens(tmp_path: Path) -> None:
+    with provider_process(answer={"text": "done"}) as origin, http_collector() as received:
+        run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.metrics.enabled=true",
+            f"++telemetry.otlp.endpoint={received.endpoint}",
+        )
+
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    [duration] = received.points("gen_ai.client.operation.duration")
+    tokens = {
+        attribute(point, "nemo.gym.token.kind"): point.as_int
+        for point in received.points("gym.model.tokens_total")
+    }
+    assert duration.count == ROLLOUTS == len(rows)
+    assert attribute(duration, "gen_ai.request.model") == "m"
+    assert tokens["input"] == sum(row["response"]["usage"]["input_tokens"] for row in rows)
+    assert tokens["output"] == sum(row["response"]["usage"]["output_tokens"] for row in rows)
+    in_flight = {
+        attribute(point, "nemo.gym.server") for point in received.points("gym.servers.in_flight")
+    }
+    assert {"counter", "counter_agent", "policy_model"} <= in_flight
 
 
 def test_no_metric_names_a_rollout_and_no_secret_is_sent(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class App:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-async def call(app: App, scope: Any) -> list[Any]:
+async def call(app: Any, scope: Any) -> list[Any]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -78,6 +78,25 @@ async def test_a_request_is_a_child_of_its_caller_and_parent_of_what_it_calls() 
         "http.response.status_code": 200,
         "nemo.gym.rollout.id": "3-0-a1",
     }
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (b"/run", "POST /run"),
+        (b"/ng-rollout/3-0/v1/responses", "POST /v1/responses"),
+        (b"/ng-rollout/3-0/v1/secret-42", "POST unmatched"),
+        (b"/", "POST unmatched"),
+    ],
+)
+async def test_without_a_route_only_paths_of_our_own_are_named(path: bytes, name: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200})
+
+    with tracing_on() as on:
+        await call(app, request("POST", path))
+
+    assert [ended.name for ended in on.ended] == [name]
 
 
 async def test_a_post_without_a_caller_begins_a_trace_and_a_probe_does_not() -> None:

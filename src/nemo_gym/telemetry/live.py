@@ -9,7 +9,7 @@ from time import monotonic
 
 from nemo_gym.telemetry.recorded import (
     COMMIT_DURATION_BOUNDARIES_MS,
-    OPERATION_DURATION_BOUNDARIES_S,
+    LIVE_DURATION_BOUNDARIES_S,
 )
 from nemo_gym.telemetry.series import PlainHistogram
 
@@ -78,7 +78,7 @@ class LiveCounts:
         self.model_retries = 0
         self.tokens_in = 0
         self.tokens_out = 0
-        self.model_duration = PlainHistogram(OPERATION_DURATION_BOUNDARIES_S)
+        self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
         self.tool_calls = 0
         self.tool_errors = 0
         self.rows_submitted = 0

@@ -29,6 +29,7 @@ __all__ = [
     "HTTP_ROUTE_ATTRIBUTE",
     "HTTP_STATUS_CODE_ATTRIBUTE",
     "OUTBOUND_IN_FLIGHT_INSTRUMENT",
+    "OWN_ROUTES",
     "PHASE_AFTER_START",
     "PHASE_BEFORE_START",
     "PROCESS_CPU_TIME_INSTRUMENT",
@@ -85,6 +86,22 @@ PHASE_BEFORE_START = "before_response_start"
 PHASE_AFTER_START = "after_response_start"
 UNMATCHED_ROUTE = "unmatched"
 """Route of a request that no registered template matched."""
+
+OWN_ROUTES = frozenset(
+    (
+        b"/run",
+        b"/seed_session",
+        b"/verify",
+        b"/aggregate_metrics",
+        b"/health",
+        b"/v1/responses",
+        b"/v1/chat/completions",
+        b"/v1/messages",
+        b"/v1/messages/count_tokens",
+        b"/v1/models",
+    )
+)
+"""Paths of the product's own, which are route templates too; without the prefix of a rollout."""
 
 # --- the rollout driver
 DRIVER_OFFERED_INSTRUMENT = "gym.driver.rollouts.offered_total"

@@ -10,6 +10,7 @@ from nemo_gym.telemetry.series import CounterSeries, HistogramSeries
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
     "COMMIT_ROWS_BOUNDARIES",
+    "LIVE_DURATION_BOUNDARIES_S",
     "OPERATION_DURATION_BOUNDARIES_S",
     "TOKEN_BOUNDARIES",
     "Recorded",
@@ -19,6 +20,10 @@ OPERATION_DURATION_BOUNDARIES_S: tuple[float, ...] = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 )  # fmt: skip
 """As the OpenTelemetry GenAI conventions ask for."""
+LIVE_DURATION_BOUNDARIES_S: tuple[float, ...] = tuple(
+    round(0.01 * 1.25**step, 4) for step in range(50)
+)
+"""10 ms to nine minutes in steps of a quarter, so that a median read between them is near."""
 TOKEN_BOUNDARIES: tuple[float, ...] = tuple(float(4**power) for power in range(14))
 """1, 4, 16 … 67108864, as the GenAI conventions ask for."""
 COMMIT_DURATION_BOUNDARIES_MS: tuple[float, ...] = (

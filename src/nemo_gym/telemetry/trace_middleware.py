@@ -8,7 +8,7 @@ from typing import Any
 
 from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import split_prefix
-from nemo_gym.telemetry.names import UNMATCHED_ROUTE
+from nemo_gym.telemetry.names import OWN_ROUTES, UNMATCHED_ROUTE
 from nemo_gym.telemetry.tracing import Span, extract, tracer
 
 __all__ = ["TraceMiddleware"]
@@ -70,15 +70,21 @@ class TraceMiddleware:
 
 
 def _describe(span: Span, scope: MutableMapping[str, Any], status: int) -> None:
-    route = getattr(scope.get("route"), "path", None) or UNMATCHED_ROUTE
+    rollout_id, path = _split(scope.get("raw_path") or b"")
+    route = getattr(scope.get("route"), "path", None)
+    if route is None:
+        route = path.decode() if path in OWN_ROUTES else UNMATCHED_ROUTE
     span.name = f"{scope['method']} {route}"
     span.set("http.request.method", scope["method"])
     span.set("http.route", route)
     if status:
         span.set("http.response.status_code", status)
-    try:
-        rollout_id, _ = split_prefix(scope.get("raw_path") or b"")
-    except InvalidRolloutId:
-        return
     if rollout_id is not None:
         span.set("nemo.gym.rollout.id", rollout_id)
+
+
+def _split(raw_path: bytes) -> tuple[str | None, bytes]:
+    try:
+        return split_prefix(raw_path)
+    except InvalidRolloutId:
+        return None, raw_path
