@@ -242,8 +242,8 @@ async def _refusing_proxy(world: OutsideWorld) -> AsyncGenerator[None]:
 
 @contextmanager
 def capture_serve(upstream: str, folder: Path, log: Path) -> Generator[str]:
-    """Run `gym capture serve`; gives its origin. All it says on standard error goes to `log`."""
-    with log.open("w") as said:
+    """Run `gym capture serve`; gives its origin. All it says goes to `log`."""
+    with log.open("a") as said:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "nemo_gym", "capture", "serve", "--port", "0"),
@@ -255,9 +255,11 @@ def capture_serve(upstream: str, folder: Path, log: Path) -> Generator[str]:
         )
         assert process.stdout is not None
         with process:
-            process.stdout.readline()
+            lines = [process.stdout.readline() for _ in range(3)]
+            said.write("".join(lines))
+            said.flush()
             try:
-                yield process.stdout.readline().split("ANTHROPIC_BASE_URL=")[1].strip()
+                yield lines[1].split("ANTHROPIC_BASE_URL=")[1].strip()
             finally:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=10)

@@ -24,9 +24,10 @@ import orjson
 from nemo_gym.capture.body import TappedBody
 from nemo_gym.capture.error_category import error_category
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
+from nemo_gym.capture.hiding import Hider, credentials_of
 from nemo_gym.capture.tap import Tapped
 from nemo_gym.wire.embed import EmbeddedBody, embed
-from nemo_gym.wire.json import dumps, is_object
+from nemo_gym.wire.json import dumps, is_object, loads
 
 __all__ = ["ExchangeLine", "exchange_line"]
 
@@ -71,17 +72,31 @@ def exchange_line(
         "error_category": category,
     }
     optional = _optional(tapped, facts, request, response)
+    response_json = response.json
+    if category is not None:
+        response_json, optional = _without_secrets(tapped, facts, response_json, optional)
     line = b"".join(
         (
             orjson.dumps(head)[:-1],
             b',"request":',
             request.json,
             b',"response":',
-            response.json,
+            response_json,
             b"," + dumps(optional)[1:] if optional else b"}",
         )
     )
     return ExchangeLine(line, category, _usage(tapped, response.body))
+
+
+def _without_secrets(
+    tapped: Tapped, facts: CallFacts | None, response: bytes, optional: dict[str, object]
+) -> tuple[bytes, dict[str, object]]:
+    """Return what a failed call left, without credentials that an error text repeats."""
+    own = facts.secrets if facts is not None else frozenset[str]()
+    hider = Hider(own | credentials_of(tapped.call.headers, tapped.call.query))
+    if hider.is_in(response):
+        response = dumps(hider.value(loads(response)))
+    return response, {key: hider.value(value) for key, value in optional.items()}
 
 
 @lru_cache(maxsize=64)

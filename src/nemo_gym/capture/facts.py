@@ -46,5 +46,7 @@ class CallFacts:
     error_category: str | None = None
     """Category known only to the forwarder (`timeout`, `connection`); None: judge by the status."""
     attempts: list[UpstreamAttempt] = field(default_factory=_no_attempts)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What the server itself must keep secret: looked for in errors before they are stored."""
     notes: dict[str, object] = field(default_factory=_no_notes)
     """Codes for what a reader must know, e.g. the provider's dialect where it differs."""

@@ -161,8 +161,10 @@ class _CapturedCall:
             await self._commit(raised=True)
             await self._send_held()
             raise
-        await self._commit()
-        await self._send_held()
+        if not self._settled:
+            await self._commit()
+        if self._held:
+            await self._send_held()
 
     async def receive(self) -> Message:
         """Give the app the next message of the client, and look at it."""
@@ -188,7 +190,12 @@ class _CapturedCall:
         settings = self._settings
         try:
             self._tap = ExchangeTap(
-                Request(dialect, scope["method"], list(scope["headers"])),
+                Request(
+                    dialect,
+                    scope["method"],
+                    list(scope["headers"]),
+                    scope.get("query_string", b""),
+                ),
                 started_at=settings.wall_clock(),
                 now=settings.clock(),
                 body_limit=settings.body_limit,

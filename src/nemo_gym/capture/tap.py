@@ -83,12 +83,15 @@ class Request:
 
     dialect: Dialect
     method: str
-    headers: Headers = field(default_factory=list[tuple[bytes, bytes]])
+    headers: Headers = field(default_factory=list[tuple[bytes, bytes]], repr=False)
+    query: bytes = field(default=b"", repr=False)
 
 
 class Tapped(NamedTuple):
     """One call as it crossed the boundary."""
 
+    call: Request
+    """Its head: never stored, and what is secret in it is looked for in the errors that are."""
     dialect: Dialect
     started_at: float
     """UTC Unix seconds at which the request was received."""
@@ -212,6 +215,7 @@ class ExchangeTap:
             self._first_data_at = self._reader.first_data_at
         told = self._told
         return Tapped(
+            call=self._call,
             dialect=self._call.dialect,
             started_at=self._started_at,
             latency_ms=(now - self._began) * 1000,

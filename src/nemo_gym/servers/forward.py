@@ -133,6 +133,8 @@ class Forwarder:
             is_model_call=exact is not None,
             facts=(scope.get("extensions") or {}).get(CALL_FACTS),
         )
+        if request.facts is not None:
+            request.facts.secrets = self.provider.secrets
         try:
             ways = self._admitted(request)
         except Refused as refused:
@@ -310,7 +312,7 @@ def _without_key(
 
     `whole`: nothing follows `body`; otherwise its length is no longer known.
     """
-    if provider.key is None or provider.key.needle is None:
+    if not provider.secrets:
         return headers, body
     headers = [(name, hide_key(value, provider)) for name, value in headers]
     encoding = header(headers, b"content-encoding")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from nemo_gym.capture.hiding import Hider
 from nemo_gym.servers.provider import Provider
 from nemo_gym.transport.address import Address
 from nemo_gym.transport.base import RawHeaders
@@ -28,7 +29,6 @@ _NOT_ANSWERED = _HOP_BY_HOP | {b"date"}
 _CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key"))
 _ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
 _OWN_COOKIES = b"ng_"
-_HIDDEN = b"***"
 
 
 def request_headers(
@@ -76,9 +76,8 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
 
 
 def hide_key(data: bytes, provider: Provider) -> bytes:
-    """Return `data` with the server's own key replaced by `***`."""
-    needle = provider.key.needle if provider.key is not None else None
-    return data if needle is None else data.replace(needle, _HIDDEN)
+    """Return `data` with the server's own key, and other secrets of it, replaced by `***`."""
+    return Hider(provider.secrets).data(data) if provider.secrets else data
 
 
 def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 import orjson
 from pydantic import Field
 
+from nemo_gym.capture.hiding import credentials_of
+from nemo_gym.config.secrets import collect_secrets
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.forward_body import Members
 from nemo_gym.servers.model import BaseResponsesAPIModelConfig
@@ -79,6 +81,18 @@ class Provider:
     """Longest request body that is unpacked."""
     name: str | None = None
     """What metrics and traces call it; None: `openai` or `anthropic`, by the dialect of a call."""
+    secrets: frozenset[str] = field(init=False, repr=False)
+    """What must never leave the process: the key, and what is secret in URLs and headers."""
+
+    def __post_init__(self) -> None:
+        """Gather the secrets."""
+        found = collect_secrets(dict(self.headers))
+        if self.key is not None and self.key.needle is not None:
+            found |= {self.key.secret}
+        for address in self.addresses:
+            authorization = (address.authorization or "").encode()
+            found |= credentials_of([(b"authorization", authorization)], address.query.encode())
+        object.__setattr__(self, "secrets", found)
 
 
 class ProviderConfig(BaseResponsesAPIModelConfig):
