@@ -2,13 +2,20 @@
 
 import asyncio
 import io
+import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nemo_gym.cli.eval_report import print_agents, print_report, report_document
-from nemo_gym.cli.progress import ProgressDisplay, progress_text, shown_duration
+from nemo_gym.cli.progress import (
+    ProgressDisplay,
+    progress_text,
+    shown_duration,
+    shown_wall_time,
+)
 from nemo_gym.rollouts.aggregate import Aggregator, RolloutNumbers
 from nemo_gym.rollouts.environment import EnvironmentMetrics
 from nemo_gym.rollouts.paths import RunFiles
@@ -23,6 +30,14 @@ from nemo_gym.rollouts.summary import report_of
 )
 def test_durations_are_shown_as_people_read_them(seconds: float, shown: str) -> None:
     assert shown_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.04, "40 ms"), (0.9996, "1.0 s"), (9.94, "9.9 s"), (9.96, "10 s"), (61, "1 m 01 s")],
+)
+def test_a_short_run_took_more_than_nothing(seconds: float, shown: str) -> None:
+    assert shown_wall_time(seconds) == shown
 
 
 def test_progress_tells_rate_mean_and_time_left() -> None:
@@ -111,8 +126,7 @@ def test_the_report_names_everything_a_person_needs(capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     for text in (
         "0.500 [0.19",
-        "10,000 / 50",
-        "1.5 s / 1.5 s",
+        "10,000          50        1.5 s  1.5 s",
         "failed: 1 agent_error, 1 timeout",
         "not run: 8 of 20; go on with --resume",
         "wall time: 1 m 01 s",
@@ -121,7 +135,54 @@ def test_the_report_names_everything_a_person_needs(capsys: pytest.CaptureFixtur
         "note: solver: the environment's own metrics are missing: boom",
     ):
         assert text in out
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_tables_of_an_agent_with_a_long_name_fit_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    aggregator = Aggregator()
+    for task in range(100):
+        tokens = {"tokens_in": 123_456, "tokens_out": 12_345}
+        values = {"reward": float(task % 2), "num_tool_errors": 0.0}
+        numbers = RolloutNumbers("workplace_tools_simple_agent", task, values, tokens, 45_900.0)
+        aggregator.add(numbers)
+
+    print_agents([report_of(s, EnvironmentMetrics()) for s in aggregator.summaries()])
+
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 74  # and 6 for drawn columns
+
+
+def test_a_class_of_failures_is_told_with_an_example(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = RunFiles(tmp_path / "x.jsonl")
+    rows = [
+        {"_ng_failure_class": "cancelled", "_ng_failure_message": "you stopped the run"},
+        {"_ng_failure_class": "timeout", "_ng_failure_message": "silent\n for 3 s " + "." * 900},
+        {"_ng_failure_class": "timeout", "_ng_failure_message": "another"},
+    ]
+    lines = [
+        json.dumps({"_ng_task_index": 7, "_ng_rollout_index": n} | r) for n, r in enumerate(rows)
+    ]
+    files.failures.write_text("torn {\n" + "\n".join(lines))
+
+    print_report(replace(_report(), files=files, failed={"timeout": 2, "cancelled": 1}))
+
+    out = capsys.readouterr().out
+    [example] = [line for line in out.splitlines() if line.startswith("  timeout")]
+    assert example.startswith("  timeout, rollout 7-1: silent for 3 s ....")
+    assert len(example) < 280
+    assert "you stopped" not in out
+
+
+def test_a_resume_that_had_nothing_to_do_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    done = replace(_report(), finished=20, failed={}, ran=0)
+
+    print_report(done)
+    print_report(replace(done, ran=20))
+
+    assert capsys.readouterr().out.count("nothing was left to run") == 1
 
 
 def test_the_document_of_a_run_has_the_same_numbers() -> None:

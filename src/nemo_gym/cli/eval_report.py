@@ -1,19 +1,27 @@
 """How a run of rollouts is told at its end: tables for people, one document for machines."""
 
 import re
+import shutil
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 import click
 
 from nemo_gym.cli.output import print_table
-from nemo_gym.cli.progress import shown_duration
+from nemo_gym.cli.progress import shown_wall_time
+from nemo_gym.rollouts.failure_examples import failure_examples
 from nemo_gym.rollouts.run import RunReport
 from nemo_gym.rollouts.summary import AgentReport, summary_document
 
 __all__ = ["print_agents", "print_report", "report_document"]
 
-_COLUMNS = ("agent", "rollouts", "failed", "mean reward [95 %]", "tokens in / out", "p50 / p95")
-_RIGHT = ("rollouts", "failed", "mean reward [95 %]", "value", "tokens in / out", "p50 / p95")
+_REWARDS = ("agent", "rollouts", "failed", "mean reward [95 %]")
+_METRICS = ("agent", "metric", "value", "95 % interval")
+# Side by side all of this would be wider than a terminal of 80 columns.
+_COSTS = ("agent", "tokens in", "tokens out", "latency p50", "p95")
+_RIGHT = (*_REWARDS[1:], "value", *_COSTS[1:])
+_LONGEST_EXAMPLE = 240
 _MEAN = "mean/reward"
 _PASS = re.compile(r"(?P<kind>pass[@^])(?P<k>\d+)/(?P<field>.+)")
 
@@ -21,14 +29,14 @@ _PASS = re.compile(r"(?P<kind>pass[@^])(?P<k>\d+)/(?P<field>.+)")
 def print_report(report: RunReport, diagnosis: str | None = None) -> None:
     """Print the tables of a run, what went wrong, what slowed it down, and where the files are."""
     print_agents(report.agents)
-    if report.failed:
-        classes = ", ".join(f"{count} {name}" for name, count in sorted(report.failed.items()))
-        click.echo(f"failed: {classes}")
+    _print_failures(report)
     if report.pending:
         click.echo(f"not run: {report.pending} of {report.planned}; go on with --resume")
-    click.echo(f"wall time: {shown_duration(report.wall_s)}")
+    elif report.ran == 0:
+        click.echo("nothing was left to run: these are the results that were there")
+    click.echo(f"wall time: {shown_wall_time(report.wall_s)}")
     if diagnosis:
-        click.echo(f"diagnosis: {diagnosis}")
+        _say(f"diagnosis: {diagnosis}")
     click.echo(f"rollouts:  {report.files.output}")
     if report.failed:
         click.echo(f"failures:  {report.files.failures}")
@@ -37,37 +45,63 @@ def print_report(report: RunReport, diagnosis: str | None = None) -> None:
 
 
 def print_agents(agents: Sequence[AgentReport]) -> None:
-    """Print one line an agent, then its further key metrics."""
+    """Print what each agent achieved, its further key metrics, and what it took."""
     if not agents:
         return
-    print_table(_COLUMNS, [_agent_row(report) for report in agents], right=_RIGHT)
-    rows = [row for report in agents for row in _metric_rows(report)]
-    if rows:
-        click.echo()
-        print_table(("agent", "metric", "value", "95 % interval"), rows, right=_RIGHT)
+    _table(_REWARDS, [_reward_row(report) for report in agents])
+    _table(_METRICS, [row for report in agents for row in _metric_rows(report)])
+    _table(_COSTS, [row for report in agents for row in _cost_rows(report)])
     for report in agents:
         for note in report.notes:
-            click.echo(f"note: {report.summary.agent}: {note}")
-    click.echo()
+            _say(f"note: {report.summary.agent}: {note}")
 
 
-def _agent_row(report: AgentReport) -> list[object]:
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    if rows:
+        print_table(columns, rows, right=_RIGHT)
+        if not sys.stdout.isatty():  # a drawn table ends in an empty line
+            click.echo()
+
+
+def _print_failures(report: RunReport) -> None:
+    """Print how many rollouts failed for what reason, with one example of each."""
+    if not report.failed:
+        return
+    classes = ", ".join(f"{count} {name}" for name, count in sorted(report.failed.items()))
+    click.echo(f"failed: {classes}")
+    examples = failure_examples(report.files.failures, report.failed.keys() - {"cancelled"})
+    for name, text in sorted(examples.items()):
+        cut = text if len(text) <= _LONGEST_EXAMPLE else f"{text[:_LONGEST_EXAMPLE]}…"
+        _say(f"  {name}, rollout {cut}")
+
+
+def _say(text: str) -> None:
+    """Print a text, between words where a terminal would break it anywhere."""
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    width = shutil.get_terminal_size().columns
+    for line in wrap(text, max(40, width), subsequent_indent="    ") or [""]:
+        click.echo(line)
+
+
+def _reward_row(report: AgentReport) -> list[object]:
     summary, metrics = report.summary, report.agent_metrics
     reward = (_number(metrics.get(_MEAN)), _interval(metrics, _MEAN))
-    tokens = (_total(summary.tokens, key) for key in ("tokens_in", "tokens_out"))
-    latency = (_seconds(summary.latency_ms.get(key)) for key in ("p50", "p95"))
     return [
         summary.agent,
         summary.finished,
         sum(summary.failed.values()),
         " ".join(filter(None, reward)) or None,
-        _pair(*tokens),
-        _pair(*latency),
     ]
 
 
-def _pair(one: str | None, other: str | None) -> str | None:
-    return None if one is other is None else f"{one or '-'} / {other or '-'}"
+def _cost_rows(report: AgentReport) -> Iterator[list[object]]:
+    summary = report.summary
+    tokens = [_total(summary.tokens, key) for key in ("tokens_in", "tokens_out")]
+    latency = [_seconds(summary.latency_ms.get(key)) for key in ("p50", "p95")]
+    if any(cell is not None for cell in (*tokens, *latency)):
+        yield [summary.agent, *tokens, *latency]
 
 
 def _metric_rows(report: AgentReport) -> Iterator[list[object]]:

@@ -15,7 +15,7 @@ from typing import TextIO
 
 from nemo_gym.rollouts.progress import Progress
 
-__all__ = ["ProgressDisplay", "progress_text", "shown_duration"]
+__all__ = ["ProgressDisplay", "progress_text", "shown_duration", "shown_wall_time"]
 
 _QUIET_S = 2.0
 _LIVE_INTERVAL_S = 0.25
@@ -33,6 +33,13 @@ def shown_duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} m {rest:02} s"
     return f"{minutes // 60} h {minutes % 60:02} m"
+
+
+def shown_wall_time(seconds: float) -> str:
+    """Return how long something took: `640 ms`, `4.2 s`, then as `shown_duration`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else shown_duration(seconds)
 
 
 def progress_text(progress: Progress, elapsed_s: float) -> str:

@@ -46,6 +46,8 @@ class RunReport:
     wall_s: float
     """Of this session, in seconds."""
     warnings: tuple[str, ...]
+    ran: int | None = None
+    """Rollouts that ended in this session; None: not known."""
 
     @property
     def pending(self) -> int:
@@ -169,6 +171,7 @@ async def _finish(
         files=run.files,
         wall_s=time.monotonic() - began,
         warnings=_warnings(run, progress),
+        ran=progress.ended,
     )
 
 
