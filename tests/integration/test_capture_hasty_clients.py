@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import urllib.request
@@ -156,6 +157,25 @@ def test_200_calls_by_clients_that_hang_up_at_once_are_200_rows(
 
     assert len(calls) == 200
     assert len(rows) == 200
+    assert {row["error_category"] for row in rows if isinstance(row, dict)} == {None}
+
+
+@pytest.mark.skipif(shutil.which("ab") is None, reason="ab is not here; scripts/ci-tools has it")
+@pytest.mark.parametrize("request_body", [b"{}", b'{"stream":true}'], ids=["json", "stream"])
+def test_a_load_generator_that_keeps_no_connection_loses_no_row(
+    served_store: tuple[int, CaptureStore], tmp_path: Path, request_body: bytes
+) -> None:
+    port, store = served_store
+    (tmp_path / "body.json").write_bytes(request_body)
+    load = ["ab", "-q", "-n", "1000", "-c", "32", "-T", "application/json"]
+    load += ["-p", str(tmp_path / "body.json"), url(port, "0-0", CHAT)]
+
+    said = subprocess.run(load, capture_output=True, text=True, check=True, timeout=60).stdout
+
+    rows = store.read("0-0")
+    assert re.search(r"Complete requests: +1000\nFailed requests: +0\n", said), said
+    assert "Non-2xx" not in said
+    assert len(rows) == 1000
     assert {row["error_category"] for row in rows if isinstance(row, dict)} == {None}
 
 
