@@ -141,6 +141,22 @@ def test_the_rest_of_a_run_takes_as_long_as_the_rate_says() -> None:
     assert view.rollouts.mean_reward == 0.5
 
 
+def test_a_window_in_which_nothing_ended_falls_back_on_the_whole_run() -> None:
+    calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
+    model = replace(MODEL, calls=10, duration=calls)
+    driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0)
+    earlier = [process("driver", 50.0, rollouts=driver, model=model)]
+    now = [process("driver", 60.0, rollouts=driver, model=model)]
+
+    view = view_run(now, earlier)
+
+    assert view.model_rate == 0.0
+    assert view.model_p50_s == 3.0
+    assert view.diagnosis.bottleneck == "admission"
+    assert view.rollouts is not None
+    assert view.rollouts.eta_s == 240.0  # 20 ended in 60 s, 80 are left
+
+
 def test_what_is_not_planned_has_no_end_in_sight() -> None:
     now = [process("driver", 20.0, rollouts=replace(ROLLOUTS, planned=None))]
 

@@ -25,7 +25,7 @@ from nemo_gym.telemetry.run_view import RunView, view_run
 
 __all__ = ["History", "top"]
 
-_WINDOW_S = 10.0
+_WINDOW_S = 20.0
 """Rates are over this stretch: shorter ones jump, longer ones lag."""
 _KEY_POLL_S = 0.1
 

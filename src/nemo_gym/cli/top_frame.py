@@ -162,6 +162,8 @@ def _clock(seconds: float | None) -> str:
 def _rate(value: float | None) -> str:
     if value is None:
         return "-"
+    if 0 < value < 1:
+        return f"{value:.2f}"
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 

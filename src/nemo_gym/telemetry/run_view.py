@@ -91,6 +91,11 @@ class _Window:
         self.pairs = [(one, known.get((one.process, one.pid))) for one in now]
         self.seconds = max((_seconds(*pair) for pair in self.pairs), default=0.0)
 
+    @property
+    def ended(self) -> bool:
+        """Whether any rollout or model call ended in it."""
+        return self.total(lambda one: _ended(one) + one.model.calls) > 0
+
     def total(self, read: Callable[[FigureSnapshot], float]) -> float:
         """Return how much a count grew, over all processes."""
         return sum(read(one) - (read(before) if before else 0) for one, before in self.pairs)
@@ -110,9 +115,11 @@ class _Window:
 def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> RunView:
     """Return what `now` shows; rates are counted since `earlier`, or since the beginning."""
     window = _Window(now, earlier)
-    durations = window.histogram(lambda one: one.model.duration)
+    # Where calls or rollouts take longer than the window, the whole run says more than nothing.
+    settled = window if window.ended else _Window(now, ())
+    durations = settled.histogram(lambda one: one.model.duration)
     return RunView(
-        rollouts=_rollouts(window),
+        rollouts=_rollouts(window, settled),
         servers=_servers(window),
         processes=tuple(_process(one, before) for one, before in window.pairs),
         model_calls=sum(one.model.calls for one in now),
@@ -126,21 +133,26 @@ def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = 
         captured=sum(one.capture.durable for one in now),
         capture_failures=sum(one.capture.failed for one in now),
         observed=any(one.loop is not None for one in now),
-        diagnosis=diagnose(figures_of(now, earlier)),
+        diagnosis=diagnose(_figures(settled, window)),
     )
 
 
 def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
     """Return the figures that a diagnosis is made from."""
     window = _Window(now, earlier)
-    waited = window.total(lambda one: one.rollouts.waited_s if one.rollouts else 0.0)
-    ran = window.total(lambda one: one.rollouts.active_s if one.rollouts else 0.0)
-    calls = window.total(lambda one: one.model.calls + one.model.retries)
-    wasted = window.total(lambda one: one.model.errors + one.model.retries)
-    durations = window.histogram(lambda one: one.model.duration)
-    commits = window.histogram(lambda one: one.capture.commit)
+    return _figures(window, window)
+
+
+def _figures(settled: _Window, window: _Window) -> Figures:
+    """Return what ended from the one window, what processes did from the other."""
+    waited = settled.total(lambda one: one.rollouts.waited_s if one.rollouts else 0.0)
+    ran = settled.total(lambda one: one.rollouts.active_s if one.rollouts else 0.0)
+    calls = settled.total(lambda one: one.model.calls + one.model.retries)
+    wasted = settled.total(lambda one: one.model.errors + one.model.retries)
+    durations = settled.histogram(lambda one: one.model.duration)
+    commits = settled.histogram(lambda one: one.capture.commit)
     processes = [_process(one, before) for one, before in window.pairs]
-    driving = [one.rollouts for one in now if one.rollouts is not None]
+    driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=_share(waited, waited + ran),
         active=sum(r.active for r in driving) or None,
@@ -152,7 +164,7 @@ def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] 
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),
         cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
-        connection_wait_share=_share(window.total(lambda one: one.model.connection_waited_s), ran),
+        connection_wait_share=_share(settled.total(lambda one: one.model.connection_waited_s), ran),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
 
@@ -162,14 +174,12 @@ def diagnose_run(snapshots: Sequence[FigureSnapshot]) -> Diagnosis:
     return diagnose(figures_of(snapshots))
 
 
-def _rollouts(window: _Window) -> RolloutView | None:
+def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     if not driving:
         return None
     counts = driving[0]
-    rate = window.rate(
-        lambda one: one.rollouts.finished + one.rollouts.failed if one.rollouts else 0
-    )
+    rate = window.rate(_ended) or settled.rate(_ended)
     left = None if counts.planned is None else counts.planned - counts.finished - counts.failed
     return RolloutView(
         counts=counts,
@@ -177,6 +187,10 @@ def _rollouts(window: _Window) -> RolloutView | None:
         eta_s=max(0, left) / rate if rate and left is not None else None,
         mean_reward=counts.reward_total / counts.finished if counts.finished else None,
     )
+
+
+def _ended(one: FigureSnapshot) -> int:
+    return 0 if one.rollouts is None else one.rollouts.finished + one.rollouts.failed
 
 
 def _servers(window: _Window) -> tuple[ServerView, ...]:
