@@ -65,6 +65,23 @@ def test_rows_carry_what_was_captured_by_servers_of_another_process(folder: Path
     assert "warning" not in ended.err
 
 
+def test_settings_given_twice_are_the_same_or_an_error_that_shows_both(folder: Path) -> None:
+    settings = _capture_settings(folder)
+    other = f"++model_call_capture_dir={folder / 'elsewhere'}"
+    spelled = f"++model_call_capture_dir={folder}/./captures/"
+    with provider_process() as origin, env_start(folder, origin, *settings) as port:
+        differs = _evaluate(folder, port, other)
+        off = _evaluate(folder, port, "++observability_enabled=false")
+        same = _evaluate(folder, port, settings[0], spelled)
+
+    assert differs.code == off.code == 2
+    assert str(folder / "captures") in differs.err
+    assert str(folder / "elsewhere") in differs.err
+    assert "observability_enabled is False here and True in the running servers" in off.err
+    assert same.code == 0, same.err
+    assert _captured(folder) == {f"{task}-0": 1 for task in range(TASKS)}
+
+
 def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder: Path) -> None:
     settings = _capture_settings(folder)
     with provider_process() as origin, env_start(folder, origin, *settings) as port:
@@ -123,6 +140,50 @@ def test_a_run_whose_calls_are_not_captured_says_so_loudly(folder: Path) -> None
     assert ended.err.count(str(folder / "captures")) == 2
     (row, *_) = lines_of(folder / "x.jsonl")
     assert row["ng_model_call_capture"]["gaps"] == [{"code": "model_call_capture_no_records"}]
+
+
+RESPONSE = {
+    "id": "resp_1",
+    "output": [
+        {
+            "type": "message",
+            "prompt_token_ids": [*range(128)],
+            "generation_token_ids": [7, 0, 2**53 + 1],
+            "generation_log_probs": [-0.30000001192092896, -1e-07, 0.0, -12.5],
+            "content": [
+                {
+                    "type": "output_text",
+                    "text": "a",
+                    "logprobs": [{"token": "a", "logprob": -0.1, "bytes": [97]}],
+                }
+            ],
+        }
+    ],
+    "usage": {"input_tokens": 128, "output_tokens": 3},
+}
+
+
+def test_capture_adds_its_attachment_and_leaves_the_rest_of_a_row_alone(folder: Path) -> None:
+    row = {"responses_create_params": {"input": "q"}, "response": RESPONSE, "reward": 0.25}
+    (folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    arguments = (
+        *("eval", "run", "--agent-type", "scripted_agent", "--agent", "scripted"),
+        *("--search-dir", str(TESTS / "fixtures" / "rollouts"), "--input", "rows.jsonl"),
+    )
+    for output, settings in (("off.jsonl", ()), ("on.jsonl", _capture_settings(folder))):
+        ended = gym(
+            *arguments, "--output", output, *settings, cwd=folder, environ=environ_of(folder)
+        )
+        assert ended.code == 0, ended.err
+
+    (off,), (on,) = lines_of(folder / "off.jsonl"), lines_of(folder / "on.jsonl")
+    added = [key for key in on if key not in off]
+    assert added == ["ng_model_call_capture"]
+    for row in (off, on):
+        del row["ng_timing"]
+    assert {key: value for key, value in on.items() if key not in added} == off
+    assert json.dumps(on["response"]) == json.dumps(RESPONSE)
+    assert on["reward"] == 0.25
 
 
 def test_no_key_is_in_any_file_of_a_run(folder: Path) -> None:

@@ -5,6 +5,7 @@ A configuration in (for `head_server.host`, `head_server.port` and capture setti
 """
 
 import json
+import os.path
 from collections.abc import Mapping
 from typing import Any
 
@@ -75,13 +76,18 @@ async def read_head(url: str, route: str) -> dict[str, Any]:
 
 def _check_capture(config: RunConfig, running: Mapping[str, object], url: str) -> None:
     for key in CAPTURE_KEYS:
-        if key in config.origins and config.tree.get(key) != running.get(key):
+        if key in config.origins and _plain(config.tree.get(key)) != _plain(running.get(key)):
             raise ConfigMistake(
                 f"{key} is {config.tree.get(key)!r} here and {running.get(key)!r} in the running "
                 f"servers at {url}",
                 where=config.origins[key],
                 mend="leave it out here: the settings of the running servers are used",
             )
+
+
+def _plain(setting: object) -> object:
+    """Return a directory as a path: however it is spelled, it is the same one."""
+    return os.path.normpath(setting) if isinstance(setting, str) else setting
 
 
 def _advice() -> str:
