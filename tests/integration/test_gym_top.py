@@ -22,6 +22,7 @@ from uvicorn import Config, Server
 
 from nemo_gym.runtime.head import HeadApp, ServerEntry
 from nemo_gym.runtime.registry import LiveRun, RunEntry, process_start
+from nemo_gym.telemetry import live
 from nemo_gym.telemetry.figures import snapshot, to_json
 from nemo_gym.telemetry.live import live_counts, server_counts
 
@@ -46,6 +47,7 @@ async def serving(app: Any) -> AsyncIterator[str]:
 async def live_run(monkeypatch: pytest.MonkeyPatch, state: Path) -> AsyncIterator[dict[str, str]]:
     """Serve figures of this process as those of a live run; return the environment to find it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    live._reset()  # other tests of this process have driven rollouts too
     rollouts = live_counts().rollouts
     rollouts.planned, rollouts.offered, rollouts.finished = 200, 60, 42
     server_counts("mcqa_top").in_flight = 7

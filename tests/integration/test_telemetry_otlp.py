@@ -231,8 +231,9 @@ def test_a_collector_that_is_not_there_costs_one_warning_and_no_time(
         figures, said = run_against(f"http://127.0.0.1:{port}", protocol, lasting_s)
 
     warnings = [line for line in said.splitlines() if line.startswith("WARNING")]
-    assert figures["worked"] < 2.0
-    assert figures["whole"] <= 2.0
+    # Not a measurement: an exporter left to itself waits 10 s for each try.
+    assert figures["worked"] < 6.0
+    assert figures["whole"] < 6.0
     assert sorted(line.partition("at http")[0] for line in warnings) == [
         "WARNING telemetry does not reach the collector of metrics ",
         "WARNING telemetry does not reach the collector of traces ",

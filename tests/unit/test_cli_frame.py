@@ -155,6 +155,7 @@ def test_the_working_directory_is_no_secret_of_a_traceback(
 ) -> None:
     monkeypatch.setenv("PWD", "/home/me/evaluations")
     monkeypatch.setenv("DB_PWD", "hunter2-hunter2")
+    text = ""
     try:
         int("/home/me/evaluations hunter2-hunter2")
     except ValueError:

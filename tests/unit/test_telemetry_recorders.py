@@ -229,7 +229,10 @@ def test_the_wait_for_a_connection_is_recorded() -> None:
         connection_waited(0.25)
 
     [(_, wait)] = metered.exporting.recorded.connection_wait.read()
-    assert changes.since() == {"connection_waits": 1, "connection_waited_s": 0.25}
+    assert changes.since() == {
+        "connection_waits": 1,
+        "connection_waited_s": pytest.approx(0.25),
+    }
     assert wait.total == 250.0
 
 
