@@ -99,6 +99,18 @@ async def test_it_finds_the_live_run_by_itself_and_prints_one_look_into_a_pipe(
     assert "telemetry.metrics.enabled=true" in done.stdout
 
 
+async def test_one_look_at_an_evaluation_shows_what_it_did_since_it_began(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        done = await run_gym(environment, "top", "--once")
+
+    rate = re.search(r"42/200 +21% +([\d.,]+)/s  eta (\S+)", done.stdout)
+    assert rate is not None
+    assert float(rate[1].replace(",", "")) > 0
+    assert rate[2] != "-"
+
+
 async def test_it_prints_json_for_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with live_run(monkeypatch, tmp_path) as environment:
         done = await run_gym(environment, "top", RUN_ID, "--json", "--interval", "0.2")

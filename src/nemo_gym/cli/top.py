@@ -33,7 +33,7 @@ _KEY_POLL_S = 0.1
 @click.command(epilog=example("gym top", "gym top --once --json"))
 @click.argument("run_id", required=False)
 @click.option("--interval", default=1.0, show_default=True, help="Seconds between two looks.")
-@click.option("--once", is_flag=True, help="Print one look and end; so does a pipe.")
+@click.option("--once", is_flag=True, help="Print averages so far and end; so does a pipe.")
 @json_option
 def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> None:
     """Watch a live run: rollouts, servers, event loops, model calls, and what slows it down.
@@ -97,7 +97,8 @@ async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     history = History()
     view = None
-    for wait_s in (0.0, interval):
+    # One second of a run says little: an evaluation is shown from its beginning on.
+    for wait_s in (0.0,) if run.kind == "eval run" else (0.0, interval):
         await asyncio.sleep(wait_s)
         look = await _look(run)
         if look is not None:
