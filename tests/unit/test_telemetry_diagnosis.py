@@ -97,9 +97,9 @@ def but(**changes: float | None) -> Figures:
             but(loop_lag_p99_ms=None, cpu_share=None, gc_share=None),
             "none",
             "provider p50 400 ms",
-            "telemetry.metrics.enabled=true",
+            "nothing stands out in the counts",
         ),
-        (Figures(), "none", "", "telemetry.metrics.enabled=true"),
+        (Figures(), "none", "", "nothing stands out in the counts"),
     ],
     ids=[
         "healthy",
@@ -127,6 +127,12 @@ def test_figures_name_their_bottleneck(
     assert found.bottleneck == bottleneck
     assert evidence in "; ".join(found.evidence)
     assert advice in found.advice
+
+
+def test_a_share_of_nothing_is_no_evidence_where_nothing_stands_out() -> None:
+    quiet = Figures(admission_wait_share=0.004, connection_wait_share=0.0, active=12)
+
+    assert str(diagnose(quiet)) == "12 active: nothing stands out in the counts"
 
 
 def test_a_diagnosis_reads_as_evidence_then_advice() -> None:

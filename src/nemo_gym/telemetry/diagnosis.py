@@ -75,10 +75,16 @@ def diagnose(figures: Figures) -> Diagnosis:
     for rule in _RULES:
         if rule.holds(figures):
             return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), rule.advice)
-    shown = tuple(name for name in _PHRASES if name != "loop_lag_mean_ms")
-    if figures.loop_lag_p99_ms is None and figures.cpu_share is None:
-        return Diagnosis("none", _evidence(figures, shown), _SWITCH_ON)
-    return Diagnosis("none", _evidence(figures, shown), "nothing stands out")
+    shown = tuple(name for name in _PHRASES if name != "loop_lag_mean_ms" and _tells(figures, name))
+    unseen = figures.loop_lag_p99_ms is None and figures.cpu_share is None
+    advice = "nothing stands out in the counts" if unseen else "nothing stands out"
+    return Diagnosis("none", _evidence(figures, shown), advice)
+
+
+def _tells(figures: Figures, name: str) -> bool:
+    """Say whether a figure is worth a word where nothing stands out: a share of nothing is not."""
+    value = getattr(figures, name)
+    return not name.endswith("_share") or (value is not None and value >= _LEAST_SHARE)
 
 
 def _least(name: str, limit: float) -> Callable[[Figures], bool]:
@@ -108,10 +114,7 @@ def _seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
 
-_SWITCH_ON = (
-    "nothing stands out in the counts; "
-    "telemetry.metrics.enabled=true also shows loop lag, GC and CPU"
-)
+_LEAST_SHARE = 0.01
 _PHRASES: dict[str, Callable[[float], str]] = {
     "admission_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time for admission",
     "active": lambda v: f"{v:.0f} active",
