@@ -91,6 +91,17 @@ def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder:
     assert _captured(folder) == {f"{task}-0": 1 for task in range(TASKS)}
 
 
+def test_a_capture_of_another_run_is_not_replaced_in_silence(folder: Path) -> None:
+    settings = _capture_settings(folder)
+    with provider_process() as origin, env_start(folder, origin, *settings) as port:
+        first = _evaluate(folder, port)
+        again = _evaluate(folder, port, "--overwrite")
+        other = _evaluate(folder, port, "--output", "y.jsonl")
+
+    told = f"were replaced in {folder / 'captures'}: {TASKS}"
+    assert [told in ended.err for ended in (first, again, other)] == [False, False, True]
+
+
 def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder: Path) -> None:
     settings = _capture_settings(folder)
     with (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nemo_gym.capture.layout import CaptureName, Layout
-from nemo_gym.ids import RolloutId
+from nemo_gym.ids import RolloutId, rollout_id_of_record
 from nemo_gym.observability.model_calls import (
     await_model_call_capture_quiescence,
     clear_model_call_captures_for_rollouts,
@@ -40,6 +40,13 @@ def _capture_names(folder: Path) -> Iterator[CaptureName]:
         return
 
 
+def _has_bytes(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
 class Evidence:
     """What is captured under a run's directories, for the rows of that run."""
 
@@ -60,6 +67,7 @@ class Evidence:
     def clear(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Clear what an earlier run left under the ids of `rows`; raises `OutputUnusable`."""
         try:
+            self._progress.replaced_captures += sum(map(self._is_captured, rows))
             clear_model_call_captures_for_rollouts(list(rows), self.capture_dirs)
         except OSError as error:
             mend = "make the capture directory writable, or give another"
@@ -81,6 +89,12 @@ class Evidence:
         """Say whether there is a capture under an id already, by any of its writers."""
         shared = (Layout(folder).capture_file(rollout_id) for folder in self.capture_dirs)
         return rollout_id in self._own_files or any(path.exists() for path in shared)
+
+    def _is_captured(self, row: Mapping[str, object]) -> bool:
+        rollout_id = rollout_id_of_record(row)
+        if rollout_id is None:
+            return False
+        return any(_has_bytes(Layout(f).capture_file(rollout_id)) for f in self.capture_dirs)
 
     def _count(self, capture: object) -> None:
         calls = capture.get("calls") if isinstance(capture, dict) else None

@@ -27,6 +27,8 @@ class Progress:
     """Model calls attached to the rollouts of this session."""
     without_calls: int = 0
     """Rollouts of this session with capture on and not one model call."""
+    replaced_captures: int = 0
+    """Rollouts under whose ids something was captured before, which was cleared."""
     on_change: Callable[[], None] | None = None
 
     @property

@@ -222,6 +222,12 @@ def _session_warnings(run: PreparedRun) -> Iterator[str]:
 def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
     if run.capture_dir is None or not progress.ended:
         return
+    if progress.replaced_captures and run.request.mode != "overwrite":
+        yield (
+            f"captures of an earlier run under the same rollout ids were replaced in "
+            f"{run.capture_dir}: {progress.replaced_captures}; "
+            "to keep those of several runs, give each a directory of its own"
+        )
     if progress.captured_calls == 0:
         servers_dir = run.manifest.config.get("model_call_capture_dir")
         yield (
