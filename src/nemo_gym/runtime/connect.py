@@ -32,8 +32,9 @@ async def connect_run(config: RunConfig) -> RunningServers:
         book = await read_head(url, "/servers")
         tree = await read_head(url, "/config")
     except TransportError as error:
+        why = str(error).removeprefix(f"{url}: ")
         raise UserMistake(
-            f"no servers answer at {url}: {error}",
+            f"no servers answer at {url}: {why}",
             where="head_server.host, head_server.port",
             mend=_advice(),
         ) from error
