@@ -144,6 +144,7 @@ async def test_repair_moves_damage_aside_and_loses_no_good_row(captured: Path) -
 
     assert (found.returncode, repaired.returncode, after.returncode) == (1, 0, 0)
     assert found.stdout.count("damaged:") == 2
+    assert found.stdout.endswith(": 2 findings\n")
     assert path.read_bytes() == first + second
     (aside,) = (captured / ".nemo_gym" / "damaged").iterdir()
     assert aside.read_bytes() == b'{"half a row\n{"torn by a kill\n'

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.cli.output import print_table
 from nemo_gym.observability.summaries import RolloutSummary, summarize_all
@@ -32,7 +33,7 @@ def ls(directory: Path | None, *, as_json: bool) -> None:
         return
     rows = [_row(summary) for summary in summaries]
     print_table(_COLUMNS, rows, right=_RIGHT)
-    click.echo(f"{len(rows)} rollouts in {store.directory}")
+    click.echo(f"{counted(len(rows), 'rollout')} in {store.directory}")
 
 
 def _row(summary: RolloutSummary) -> list[object]:

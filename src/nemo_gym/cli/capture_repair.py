@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.observability.repair import Repaired, repair_rollout
 from nemo_gym.observability.summaries import summarize_all
@@ -36,10 +37,11 @@ def repair(directory: Path | None, *, as_json: bool) -> None:
     else:
         for one in done:
             click.echo(
-                f"{one.path.name}: {one.moved} damaged lines ({one.moved_bytes} bytes) "
+                f"{one.path.name}: {counted(one.moved, 'damaged line')} "
+                f"({counted(one.moved_bytes, 'byte')}) "
                 f"moved to {one.aside}"
             )
         for line in left:
             click.echo(line, err=True)
-        click.echo(f"{len(done)} files repaired in {store.directory}")
+        click.echo(f"{counted(len(done), 'file')} repaired in {store.directory}")
     sys.exit(1 if left else 0)

@@ -66,9 +66,9 @@ def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
 
 def _line(record: ModelCallRecord) -> str:
     when = (
-        datetime.fromtimestamp(record.completed_at, UTC).strftime("%H:%M:%S")
+        datetime.fromtimestamp(record.completed_at, UTC).strftime("%H:%M:%SZ")
         if record.completed_at is not None
-        else "--:--:--"
+        else "--:--:--Z"
     )
     said = " ".join(u.text for u in response_utterances(record.response or {})).replace("\n", " ")
     known = [

@@ -10,6 +10,7 @@ import click
 
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.observability.raw_lines import raw_lines
 from nemo_gym.observability.summaries import is_row, summarize_all
@@ -48,13 +49,15 @@ def verify(directory: Path | None, *, as_json: bool) -> None:
     else:
         for finding in findings:
             click.echo(f"{finding.rollout_id}: {finding.kind}: {finding.detail}")
-        verdict = f"{len(findings)} findings" if findings else "all whole"
-        click.echo(f"{rollouts} rollouts, {calls} calls in {store.directory}: {verdict}")
+        verdict = counted(len(findings), "finding") if findings else "all whole"
+        what = f"{counted(rollouts, 'rollout')}, {counted(calls, 'call')}"
+        click.echo(f"{what} in {store.directory}: {verdict}")
     sys.exit(1 if findings else 0)
 
 
 def _damaged(store: CaptureStore, rollout_id: str) -> Generator[_Finding]:
     for line in raw_lines(store, rollout_id):
         if not is_row(line):
-            what = f"{line.path.name}: {len(line.body)} bytes at {line.offset} are no row"
+            size = counted(len(line.body), "byte")
+            what = f"{line.path.name}: no row in {size} at {line.offset}"
             yield _Finding(rollout_id, "damaged", what)

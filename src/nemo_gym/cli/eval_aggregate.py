@@ -59,6 +59,8 @@ def aggregate(
         print_json({**document, **summary_document(merged.agents)})
     else:
         print_agents(merged.agents)
+        if output is not None:
+            click.echo(f"metrics:   {output}")
     for warning in merged.warnings:
         click.secho(f"warning: {warning}", fg="yellow", err=True)
     return 0
