@@ -4,6 +4,7 @@ Only capture files are visible; what keeps them durable is under `.nemo_gym/`.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,43 +29,43 @@ class CaptureName(NamedTuple):
     """The one writer of the file, where locks do not work; None for the shared file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is cached needs a place
 class Layout:
     """The paths in one capture directory."""
 
     directory: Path
 
-    @property
+    @cached_property
     def hidden(self) -> Path:
         """Everything that is not a capture file."""
         return self.directory / ".nemo_gym"
 
-    @property
+    @cached_property
     def logs(self) -> Path:
         """Commit logs: `<writer>.owner` and its segments `<writer>.<n>.log`."""
         return self.hidden / "log"
 
-    @property
+    @cached_property
     def claims(self) -> Path:
         """Files whose locked bytes are the calls under way."""
         return self.hidden / "claims"
 
-    @property
+    @cached_property
     def marks(self) -> Path:
         """One file for each rollout that lacks a row, named like it."""
         return self.hidden / "incomplete"
 
-    @property
+    @cached_property
     def tombstones(self) -> Path:
         """Which rows were cleared while a commit log still held them."""
         return self.hidden / "tombstones.jsonl"
 
-    @property
+    @cached_property
     def writers(self) -> Path:
         """One empty file for each writer with capture files of its own, named like it."""
         return self.hidden / "writers"
 
-    @property
+    @cached_property
     def folders(self) -> tuple[Path, ...]:
         """Every directory, parents first."""
         return (self.directory, self.hidden, self.logs, self.claims, self.marks)
