@@ -6,9 +6,9 @@ whole: `[A-Za-z0-9][A-Za-z0-9._-]{0,199}`.
 """
 
 import re
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from typing import NewType
 
 from nemo_gym.errors import InvalidRolloutId
@@ -110,14 +110,26 @@ def current_rollout_id() -> RolloutId | None:
     return _CURRENT.get()
 
 
-@contextmanager
-def with_current_rollout_id(rollout_id: RolloutId | None) -> Generator[None]:
+def with_current_rollout_id(rollout_id: RolloutId | None) -> AbstractContextManager[None]:
     """Carry `rollout_id` for everything awaited inside."""
-    token = _CURRENT.set(rollout_id)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
+    return _Carried(rollout_id)
+
+
+class _Carried:
+    """Written out, since `contextmanager` costs every request 1.5 us more."""
+
+    __slots__ = ("_rollout_id", "_token")
+
+    _token: Token[RolloutId | None]
+
+    def __init__(self, rollout_id: RolloutId | None) -> None:
+        self._rollout_id = rollout_id
+
+    def __enter__(self) -> None:
+        self._token = _CURRENT.set(self._rollout_id)
+
+    def __exit__(self, *_: object) -> None:
+        _CURRENT.reset(self._token)
 
 
 def _index(value: object) -> int | None:

@@ -18,7 +18,7 @@ from nemo_gym.files.forks import OPENING
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claims", "is_claimed", "is_lost"]
+__all__ = ["Claims", "HeldClaim", "is_claimed", "is_lost"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,13 +52,15 @@ class Claims:
             self._hold_all()
             return self._enabled
 
-    def take(self, rollout_id: RolloutId) -> None:
+    def take(self, rollout_id: RolloutId) -> "HeldClaim":
         """Say that one more call of the rollout is under way. Never raises."""
+        counts = self._counts
         with self._mutex:
-            before = self._counts.get(rollout_id, 0)
-            self._counts[rollout_id] = before + 1
+            before = counts.get(rollout_id, 0)
+            counts[rollout_id] = before + 1
             if before == 0:
                 self._hold(rollout_id, _UNDER_WAY)
+        return HeldClaim(self, rollout_id)
 
     def drop(self, rollout_id: RolloutId) -> None:
         """Say that one call of the rollout has ended. Never raises."""
@@ -142,6 +144,22 @@ class Claims:
             self._disk.locks.hold_range(self._fds[shard], start + which)
         except (OSError, IndexError) as error:
             logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
+
+
+class HeldClaim:
+    """One call under way."""
+
+    __slots__ = ("_claims", "_rollout_id")
+
+    def __init__(self, claims: Claims, rollout_id: RolloutId) -> None:
+        self._claims: Claims | None = claims
+        self._rollout_id = rollout_id
+
+    def release(self) -> None:
+        """Say that nothing more comes of this call; releasing twice is no error."""
+        claims, self._claims = self._claims, None
+        if claims is not None:
+            claims.drop(self._rollout_id)
 
 
 def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:

@@ -6,6 +6,7 @@ dot never counts as one.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -16,6 +17,10 @@ from nemo_gym.ids import RolloutId, split_prefix, with_current_rollout_id
 from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, error_body
 
 __all__ = ["PrefixMiddleware", "Refusal", "RolloutOfScope", "Routed", "refuse", "route"]
+
+# The calls of a rollout come at one path, one after the other.
+_split_remembered = lru_cache(maxsize=4096)(split_prefix)
+_LONGEST_REMEMBERED = 256
 
 RolloutOfScope = Callable[[Scope], RolloutId | None]
 """Names the rollout of a call that came without a prefix; None leaves it without one."""
@@ -41,7 +46,8 @@ def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Re
     """Split the prefix off the path of an HTTP or WebSocket scope."""
     raw_path = _raw_path(scope)
     try:
-        rollout_id, rest = split_prefix(raw_path)
+        short = len(raw_path) <= _LONGEST_REMEMBERED
+        rollout_id, rest = _split_remembered(raw_path) if short else split_prefix(raw_path)
     except InvalidRolloutId as error:
         return Refusal(400, error_body(_dialect_in(raw_path), 400, _one_line(error)))
     rest = rest or b"/"

@@ -7,7 +7,6 @@ directory. What is appended is visible to every reader at once and durable after
 import errno
 import logging
 import resource
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -36,6 +35,8 @@ class _Handle:
     path: Path
     fd: int
     known_end: int = 0
+    used: int = 0
+    """Number of the append that used it last."""
 
 
 class RolloutFiles:
@@ -46,23 +47,25 @@ class RolloutFiles:
         self._disk = disk
         self._own = own
         self._shared = own is None
-        self._handles: OrderedDict[RolloutId, _Handle] = OrderedDict()
+        self._handles: dict[RolloutId, _Handle] = {}
+        self._appends = 0
 
     def append(self, rollout_id: RolloutId, line: bytes) -> None:
         r"""Append one line (without its `\n`) to the rollout's file. Raises `OSError`."""
         data = (line if b"\n" not in line else line.replace(b"\n", b" ")) + b"\n"
-        handle = self._handle(rollout_id)
+        handle = self._handles.get(rollout_id) or self._opened(rollout_id)
+        self._appends += 1
+        handle.used = self._appends
         try:
-            appended = append_line(
+            _, handle.known_end, torn = append_line(
                 self._disk, handle.fd, data, lock=self._shared, known_end=handle.known_end
             )
         except FileUnlinked:
             logger.warning("capture: %s was removed while in use; it is made anew", handle.path)
             self._drop(rollout_id)
-            handle = self._handle(rollout_id)
-            appended = append_line(self._disk, handle.fd, data, lock=self._shared)
-        handle.known_end = appended.end
-        if appended.closed_torn_line:
+            handle = self._opened(rollout_id)
+            _, handle.known_end, torn = append_line(self._disk, handle.fd, data, lock=self._shared)
+        if torn:
             logger.warning("capture: closed off a torn line in %s", handle.path)
 
     def paths(self, rollout_ids: Iterable[RolloutId]) -> set[Path]:
@@ -74,17 +77,19 @@ class RolloutFiles:
         for rollout_id in list(self._handles):
             self._drop(rollout_id)
 
-    def _handle(self, rollout_id: RolloutId) -> _Handle:
-        handle = self._handles.get(rollout_id)
-        if handle is not None:
-            self._handles.move_to_end(rollout_id)
-            return handle
-        while len(self._handles) >= _KEPT_OPEN:
-            self._drop(next(iter(self._handles)))
+    def _opened(self, rollout_id: RolloutId) -> _Handle:
+        if len(self._handles) >= _KEPT_OPEN:
+            self._drop_half()
         path = self._layout.capture_file(rollout_id, self._own)
         with OPENING:
             handle = self._handles[rollout_id] = _Handle(path, self._open(path))
         return handle
+
+    def _drop_half(self) -> None:
+        """Close those that were not used for longest."""
+        oldest = sorted(self._handles, key=lambda rollout_id: self._handles[rollout_id].used)
+        for rollout_id in oldest[: (len(oldest) + 1) // 2]:
+            self._drop(rollout_id)
 
     def _open(self, path: Path) -> int:
         try:

@@ -12,7 +12,6 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.capture.claims import Claims, is_claimed, is_lost
@@ -44,20 +43,6 @@ __all__ = ["CaptureStore"]
 logger = logging.getLogger(__name__)
 # Kept alive until closed: whoever drops a store still wants its rows.
 _open_stores: "set[CaptureStore]" = set()
-
-
-@dataclass(slots=True)
-class _HeldClaim:
-    """One call under way."""
-
-    claims: Claims
-    rollout_id: RolloutId
-    released: bool = False
-
-    def release(self) -> None:
-        if not self.released:
-            self.released = True
-            self.claims.drop(self.rollout_id)
 
 
 class CaptureStore:
@@ -104,12 +89,14 @@ class CaptureStore:
 
     def claim(self, rollout_id: RolloutId) -> Claim:
         """Say that a call of the rollout is under way, until the claim is released."""
-        try:
-            self._opened()
-        except OSError as error:
-            logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
-        self._claims.take(rollout_id)
-        return _HeldClaim(self._claims, rollout_id)
+        if self._writer is None:
+            try:
+                self._opened()
+            except OSError as error:
+                logger.error(  # noqa: TRY400
+                    "capture: no claim for rollout %s: %r", rollout_id, error
+                )
+        return self._claims.take(rollout_id)
 
     def submit(self, row: Row, claim: Claim | None = None) -> "Future[None]":
         """Hand over a row; the future ends when it is durable, or with what went wrong."""
