@@ -1,6 +1,6 @@
 """`python -m nemo_gym` is `gym`."""
 
-from nemo_gym.cli.main import main
+from nemo_gym.cli.entry import main
 
 __all__: list[str] = []
 

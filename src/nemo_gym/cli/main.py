@@ -4,6 +4,7 @@
 A traceback is a bug of this package.
 """
 
+import contextlib
 import sys
 from collections.abc import Sequence
 
@@ -12,6 +13,13 @@ import click
 import nemo_gym
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.lazy import LazyGroup
+from nemo_gym.cli.surroundings import (
+    give_streams,
+    reader_is_gone,
+    refuse_odd_arguments,
+    reports_unwritten,
+    surrounding_mistake,
+)
 from nemo_gym.errors import GymError, UserMistake
 
 __all__ = ["gym", "main", "run"]
@@ -31,6 +39,7 @@ gym = click.version_option(nemo_gym.__version__, prog_name="gym", message="%(pro
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
+    give_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(gym, given))
 
@@ -38,27 +47,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(group: click.Group, arguments: list[str]) -> int:
     """Run one command of `group`; return its exit code, having said what went wrong."""
     try:
+        refuse_odd_arguments(arguments)
         result = group.main(arguments, prog_name="gym", standalone_mode=False)
     except click.Abort:
         click.echo("interrupted", err=True)
-        return 130
+        code = 130
     except click.ClickException as error:
         error.show()
-        return error.exit_code
-    except UserMistake as mistake:
-        _say(mistake)
-        return 2
+        code = error.exit_code
     except GymError as error:
         _say(error)
-        return 1
-    except Exception:  # noqa: BLE001 - the wall: a bug ends as a traceback without secrets
-        from nemo_gym.cli.crash import redacted_traceback  # noqa: PLC0415 - only after a bug
+        code = 2 if isinstance(error, UserMistake) else 1
+    except SystemExit:
+        if not reader_is_gone():
+            raise
+        code = 0  # whoever read the output has read enough
+    except Exception as error:  # noqa: BLE001 - the wall: a bug ends as a traceback without secrets
+        code = _said_of(error, arguments)
+    else:
+        code = result if isinstance(result, int) else 0
+    return code
 
-        click.echo(redacted_traceback(arguments), err=True)
+
+def _said_of(error: Exception, arguments: list[str]) -> int:
+    """Say what an error that nobody meant to raise comes from; return the exit code."""
+    mistake = surrounding_mistake()
+    unwritten = reports_unwritten(error) if isinstance(error, OSError) else None
+    if mistake is not None:
+        _say(mistake)
+        return 2
+    if unwritten is not None:
+        _say(unwritten)
         return 1
-    return result if isinstance(result, int) else 0
+    from nemo_gym.cli.crash import redacted_traceback  # noqa: PLC0415 - only after a bug
+
+    click.echo(redacted_traceback(arguments), err=True)
+    return 1
 
 
 def _say(error: GymError) -> None:
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(str(error), err=True)
+    with contextlib.suppress(OSError):  # whoever read standard error may be gone
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(str(error), err=True)

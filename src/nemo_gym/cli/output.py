@@ -1,17 +1,33 @@
 """What commands print: tables that fit a terminal, plain columns for a pipe, JSON for machines."""
 
 import json
+import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 import click
 
-__all__ = ["print_json", "print_table"]
+__all__ = ["for_whoever_reads", "print_json", "print_table"]
+
+_NARROWEST_DRAWN = 60
+"""Columns of a terminal below which a drawn table would be letters under each other."""
+
+
+@contextmanager
+def for_whoever_reads() -> Generator[None]:
+    """Print inside; a reader that has gone is no failure of what is reported."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print one JSON document, in characters that standard output has."""
+    plain = (sys.stdout.encoding or "ascii").lower() not in {"utf-8", "utf8"}
+    click.echo(json.dumps(value, indent=2, ensure_ascii=plain))
 
 
 def print_table(
@@ -24,11 +40,14 @@ def print_table(
 ) -> None:
     """Print rows under their columns; None is a dash. `right` names columns of numbers.
 
-    Drawn to the width of a terminal; into a pipe or a file nothing is cut or wrapped. `drawn`
-    decides; None asks standard output.
+    Drawn to the width of a terminal; into a pipe, a file or a narrow terminal nothing is cut.
+    `drawn` decides; None asks standard output.
     """
     texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty() if drawn is None else drawn:
+    if drawn is None:
+        wide_enough = shutil.get_terminal_size().columns >= _NARROWEST_DRAWN
+        drawn = sys.stdout.isatty() and wide_enough
+    if drawn:
         _print_drawn(columns, texts, title, right)
     else:
         _print_plain(columns, texts, title, right)

@@ -175,9 +175,10 @@ def _hide_url(text: str) -> str:
 
 def _forms(secret: str) -> Iterator[str]:
     yield secret
-    yield quote(secret, safe="")
-    yield quote(secret)
-    yield quote_plus(secret)
+    # A value of the environment may hold bytes that are no text.
+    yield quote(secret, safe="", errors="surrogateescape")
+    yield quote(secret, errors="surrogateescape")
+    yield quote_plus(secret, errors="surrogateescape")
     yield json.dumps(secret)[1:-1]
     yield json.dumps(secret, ensure_ascii=False)[1:-1]
     yield repr(secret)[1:-1]
