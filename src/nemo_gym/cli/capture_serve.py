@@ -3,13 +3,13 @@
 import asyncio
 import os
 import secrets
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import example
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.ids import RolloutId, parse_rollout_id
@@ -110,7 +110,7 @@ async def _serve(
     app = CaptureServer(forwarder, store, capture.name, body_limit=capture.body_limit)
     server = AppServer(app, sock, "capture_serve")
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals_that_end():
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await server.start()
     settle_garbage()

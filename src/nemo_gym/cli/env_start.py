@@ -2,12 +2,12 @@
 
 import asyncio
 import contextlib
-import signal
 import sys
 import time
 
 import click
 
+from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import config_options
 from nemo_gym.config.load import ConfigRequest, load_run_config, require_servers
 from nemo_gym.config.resolved import RunConfig
@@ -59,9 +59,9 @@ def start(request: ConfigRequest, workers: int, *, one_process_each: bool) -> No
 
 
 async def _until_told(config: RunConfig, options: RunOptions, began: float) -> None:
-    """Serve until SIGINT or SIGTERM; a server that dies is raised."""
+    """Serve until a signal says to end; a server that dies is raised."""
     stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in signals_that_end():
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     serving = asyncio.ensure_future(_serve(config, options, began))
     stopped = asyncio.ensure_future(stopping.wait())

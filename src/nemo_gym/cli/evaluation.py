@@ -12,18 +12,19 @@ import click
 from nemo_gym.cli.asked import Asked
 from nemo_gym.cli.driver_entry import connected_driver
 from nemo_gym.cli.eval_report import print_report, report_document
-from nemo_gym.cli.output import print_json
+from nemo_gym.cli.interrupts import Interrupts
+from nemo_gym.cli.output import for_whoever_reads, print_json
 from nemo_gym.cli.progress import ProgressDisplay
 from nemo_gym.config.nearest import did_you_mean, nearest
 from nemo_gym.config.resolved import RunConfig
-from nemo_gym.errors import TransportError, UserMistake
+from nemo_gym.errors import ServerDied, TransportError, UserMistake
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.prepare import PreparedRun, RunRequest, prepare_run
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
-from nemo_gym.runtime.supervise import keep_alive
+from nemo_gym.runtime.supervise import until_dead
 from nemo_gym.telemetry.figures import from_json, from_object
 from nemo_gym.telemetry.run_view import diagnose_run
 
@@ -39,17 +40,21 @@ async def evaluate_until_ended(asked: Asked, config: RunConfig, inputs: tuple[Pa
     display = ProgressDisplay(quiet=asked.as_json)
     evaluation = _Evaluation(asked, config, inputs, display)
     task = asyncio.ensure_future(evaluation.report())
-    _Interrupts(task, evaluation, display).install()
-    try:
-        report = await task
-    except asyncio.CancelledError:
-        raise click.Abort from None
-    if asked.as_json:
-        print_json(report_document(report))
-    else:
-        print_report(report, evaluation.diagnosis)
+    stopping = _Stopping(task, evaluation, display)
+    with Interrupts(stopping.answer, stopping.is_last):
+        try:
+            report = await task
+        except asyncio.CancelledError:
+            raise click.Abort from None
+        with for_whoever_reads():
+            if asked.as_json:
+                print_json(report_document(report))
+            else:
+                print_report(report, evaluation.diagnosis)
     for warning in report.warnings:
         click.secho(f"warning: {warning}", fg="yellow", bold=True, err=True)
+    if evaluation.death is not None:
+        raise evaluation.death
     return report.exit_code
 
 
@@ -64,6 +69,8 @@ class _Evaluation:
     """None until rollouts begin."""
     diagnosis: str | None = None
     """What slowed the run down, in words; None for a run too short to tell."""
+    death: ServerDied | None = None
+    """The server whose end ended the run."""
 
     async def report(self) -> RunReport:
         """Prepare the run, have its servers, collect its rollouts."""
@@ -120,17 +127,16 @@ class _Evaluation:
                 run, running.client, options=options, stop=self.stop, progress=self.progress
             )
         )
-        watching = asyncio.ensure_future(keep_alive(running.children, self.display.say))
+        watching = asyncio.ensure_future(until_dead(running, self.display.say))
         try:
             async with self.display.showing(self.progress):
-                if running.children:
-                    await asyncio.wait({collecting, watching}, return_when=asyncio.FIRST_COMPLETED)
-                    if not collecting.done():
-                        self.stop.stop()
+                await asyncio.wait({collecting, watching}, return_when=asyncio.FIRST_COMPLETED)
+                if not collecting.done():
+                    self.stop.stop()
                 report = await collecting
+            if watching.done():
+                self.death = watching.result()
             self.diagnosis = await _diagnosis(running, report)
-            if running.children and watching.done():
-                watching.result()
             return report
         finally:
             collecting.cancel()
@@ -165,8 +171,8 @@ def _refuse_problems(running: RunningServers) -> None:
         )
 
 
-class _Interrupts:
-    """The one owner of SIGINT and SIGTERM while an evaluation runs."""
+class _Stopping:
+    """What each signal does to an evaluation."""
 
     def __init__(
         self, task: "asyncio.Future[RunReport]", evaluation: _Evaluation, display: ProgressDisplay
@@ -175,30 +181,24 @@ class _Interrupts:
         self._evaluation = evaluation
         self._display = display
 
-    def install(self) -> None:
-        """Take both signals over."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        loop.add_signal_handler(signal.SIGTERM, self._terminated)
+    def is_last(self, number: int) -> bool:
+        """Say whether nothing is left to finish after a signal."""
+        evaluation = self._evaluation
+        first = number == signal.SIGINT and not evaluation.stop.draining
+        return evaluation.progress is None or not first
 
-    def _interrupted(self) -> None:
-        """First finish what runs, then stop it, then leave."""
+    def answer(self, number: int) -> None:
+        """Ctrl-C once: finish what runs. Twice, or any other signal: stop it. Then: leave."""
         stop, progress = self._evaluation.stop, self._evaluation.progress
         if progress is None or stop.stopping:
             self._task.cancel()
-        elif stop.draining:
-            self._display.say("stopping now")
-            stop.stop()
-        else:
+        elif number == signal.SIGINT and not stop.draining:
             self._display.say(
                 f"finishing {progress.running} rollouts under way; Ctrl-C again stops them"
             )
             stop.drain()
-
-    def _terminated(self) -> None:
-        """Stop what runs: whoever sends SIGTERM will not wait for an hour."""
-        if self._evaluation.progress is None or self._evaluation.stop.stopping:
-            self._task.cancel()
         else:
-            self._display.say("told to end: stopping now")
-            self._evaluation.stop.stop()
+            # Whoever sends SIGTERM, or closes the terminal, will not wait for an hour.
+            told = "" if number == signal.SIGINT else "told to end: "
+            self._display.say(f"{told}stopping now")
+            stop.stop()

@@ -8,9 +8,12 @@ with it. Progress goes back as JSON lines on the status pipe.
 import asyncio
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +28,9 @@ from nemo_gym.runtime.logs import install_logging
 from nemo_gym.runtime.watch import ProcessTelemetry
 
 __all__ = ["main"]
+
+_LAST_S = 3.0
+"""How long the loop has to stop by itself once the parent is gone, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,18 @@ async def _answer_questions(
         status.say(question=question, answer=telemetry.answer(question))
 
 
+def _end_with_parent(fd: int) -> None:
+    """End this process when its parent is gone and the loop does not see to it.
+
+    Code of a component may hold the loop, or the import of it, for ever.
+    """
+    watched = select.poll()
+    watched.register(fd, 0)  # hang-up is always told
+    watched.poll()
+    time.sleep(_LAST_S)
+    os._exit(1)
+
+
 async def _run() -> int:
     loop = asyncio.get_running_loop()
     control = asyncio.StreamReader(limit=2**26)
@@ -135,6 +153,8 @@ async def _run() -> int:
 def main() -> int:
     """Run until told to stop; the exit code is 0, 2 for a user's mistake, 1 for a crash."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.dup(sys.stdin.fileno())
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_run())
 
