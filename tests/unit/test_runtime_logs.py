@@ -60,3 +60,30 @@ def test_tail_has_the_last_lines(tmp_path: Path) -> None:
 
     assert tail(log, 2) == "98\n99"
     assert tail(tmp_path / "none.log") == ""
+
+
+def test_a_wrong_log_call_fails_nobody_and_is_found_in_the_log(
+    handler: ServerLogHandler, tmp_path: Path
+) -> None:
+    # Handed to the handler itself: pytest's own raises for such a record.
+    record = logging.LogRecord("x", logging.INFO, __file__, 1, "no place for it", ("sk-1",), None)
+    handler.handle(record)
+
+    text = (tmp_path / "cell-0.log").read_text()
+    assert "a log record that cannot be formatted" in text
+    assert "test_runtime_logs.py" in text
+    assert "sk-1" not in text
+
+
+def test_a_log_that_cannot_be_written_is_said_once(
+    handler: ServerLogHandler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for server in ("a", "b", "c"):
+        (tmp_path / f"{server}.log").mkdir()
+        with server_named(server):
+            logging.getLogger("x").warning("lost")
+
+    assert handler is not None
+    said = capsys.readouterr().err
+    assert said.count("cannot be written") == 1
+    assert "Traceback" not in said

@@ -1,6 +1,7 @@
 """Files of live runs."""
 
 import os
+import pwd
 import subprocess
 import sys
 from dataclasses import replace
@@ -8,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.runtime.registry import LiveRun, RunEntry, live_runs, new_run_id, process_start
+from nemo_gym.errors import UserMistake
+from nemo_gym.runtime.registry import (
+    LiveRun,
+    RunEntry,
+    live_runs,
+    new_run_id,
+    process_start,
+    state_dir,
+)
 
 
 @pytest.fixture
@@ -61,3 +70,52 @@ def test_a_torn_file_is_passed_over(run: LiveRun, tmp_path: Path) -> None:
         (tmp_path / "nemo_gym" / "runs" / "0-torn.json").write_text('{"run_id": "0-t')
 
         assert live_runs() == [run]
+
+
+def test_a_state_directory_that_cannot_be_written_is_one_mistake_with_a_remedy(
+    run: LiveRun, tmp_path: Path
+) -> None:
+    (tmp_path / "nemo_gym").write_text("a file where the directory should be")
+
+    with pytest.raises(UserMistake) as raised:
+        RunEntry(run).__enter__()
+
+    assert "cannot be written" in raised.value.what
+    assert str(tmp_path / "nemo_gym") in (raised.value.where or "")
+    assert "XDG_STATE_HOME" in (raised.value.mend or "")
+    assert live_runs() == []
+
+
+def test_a_relative_state_directory_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    assert state_dir() == tmp_path / ".local" / "state" / "nemo_gym"
+
+
+@pytest.mark.parametrize("home", ["", "relative"])
+def test_without_a_home_of_its_own_the_environment_leaves_it_to_the_system(
+    monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", home)
+
+    assert str(state_dir()).startswith(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def test_a_user_without_a_home_directory_is_told_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nobody(_uid: int) -> None:
+        raise KeyError(_uid)
+
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+
+    with pytest.raises(UserMistake, match="no home directory") as raised:
+        state_dir()
+
+    assert "XDG_STATE_HOME" in (raised.value.mend or "")

@@ -7,7 +7,7 @@ server's app, since the servers of a cell share one process and one root logger.
 import logging
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TextIO
@@ -32,28 +32,42 @@ class ServerLogHandler(logging.Handler):
         self._redact = redact
         self._default = default
         self._files: dict[str, TextIO] = {}
+        self._told_lost = False
         self.setFormatter(logging.Formatter(_FORMAT))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; what cannot be written goes to `handleError`, as for any handler."""
+        """Write one record; one that cannot be written or formatted raises nothing."""
         server = _SERVER.get() or self._default
         try:
             text = self._redact(self.format(record))
+        except Exception as error:  # noqa: BLE001 - a wrong log call must not fail its caller
+            where = f"{record.pathname}:{record.lineno}"
+            text = self._redact(f"{where}: a log record that cannot be formatted: {error}")
+        try:
             out = self._files.get(server) or self._open(server)
             out.write(text + "\n")
             if self._console is not None:
                 body = "".join(f"[{server}] {line}\n" for line in text.splitlines())
                 self._console.write(body)
                 self._console.flush()
-        except (OSError, ValueError):
-            self.handleError(record)
+        except (OSError, ValueError) as error:
+            self._lost(error)
 
     def close(self) -> None:
         """Close every file."""
         for out in self._files.values():
-            out.close()
+            with suppress(OSError):  # what was buffered for a full disk
+                out.close()
         self._files.clear()
         super().close()
+
+    def _lost(self, error: OSError | ValueError) -> None:
+        """Say once that records are lost: a full disk would say so at every one."""
+        if self._told_lost:
+            return
+        self._told_lost = True
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"warning: logs in {self._log_dir} cannot be written: {error}\n")
 
     def _open(self, server: str) -> TextIO:
         path = self._log_dir / f"{server}.log"

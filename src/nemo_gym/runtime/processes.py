@@ -21,6 +21,7 @@ from nemo_gym.config.resolved import RunConfig
 from nemo_gym.errors import ServerDied, UserMistake
 from nemo_gym.runtime.logs import tail
 from nemo_gym.runtime.placement import ProcessPlan
+from nemo_gym.runtime.registry import state_writable
 
 __all__ = ["ChildProcess", "ChildSettings", "stop_all"]
 
@@ -68,7 +69,9 @@ class ChildProcess:
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(self._status), os.fdopen(read_fd, "rb", 0)
         )
-        with self.console_path.open("ab") as out:
+        with state_writable():
+            console = self.console_path.open("ab")
+        with console as out:
             self._process = await asyncio.create_subprocess_exec(
                 self.plan.python or sys.executable,
                 "-m",

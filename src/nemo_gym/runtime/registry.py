@@ -6,12 +6,25 @@ file behind; whoever reads the folder next sees that the process is gone and rem
 
 import json
 import os
+import pwd
 import secrets
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-__all__ = ["LiveRun", "RunEntry", "live_runs", "new_run_id", "process_start", "state_dir"]
+from nemo_gym.errors import UserMistake
+
+__all__ = [
+    "LiveRun",
+    "RunEntry",
+    "live_runs",
+    "new_run_id",
+    "process_start",
+    "state_dir",
+    "state_writable",
+]
 
 _KEPT_LOG_FOLDERS = 20
 
@@ -39,9 +52,38 @@ class LiveRun:
 
 
 def state_dir() -> Path:
-    """Return `$XDG_STATE_HOME/nemo_gym`, by default `~/.local/state/nemo_gym`."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "nemo_gym"
+    """Return `$XDG_STATE_HOME/nemo_gym`, by default `~/.local/state/nemo_gym`.
+
+    A path that is not absolute is passed over, as the XDG standard asks.
+    """
+    base = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else _home() / ".local" / "state") / "nemo_gym"
+
+
+def _home() -> Path:
+    named = Path(os.environ.get("HOME", ""))
+    try:
+        return named if named.is_absolute() else Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise UserMistake(
+            "this user has no home directory, so there is no place for logs and live runs",
+            where="HOME, XDG_STATE_HOME",
+            mend="set XDG_STATE_HOME to a directory that can be written",
+        ) from None
+
+
+@contextmanager
+def state_writable() -> Generator[None]:
+    """Write to the state directory inside; raises `UserMistake` where it cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserMistake(
+            f"the state directory, for logs and the list of live runs, cannot be written: "
+            f"{error.strerror or error}",
+            where=str(error.filename or state_dir()),
+            mend="set XDG_STATE_HOME to a directory that can be written, or make room there",
+        ) from error
 
 
 def new_run_id(now: float) -> str:
@@ -84,21 +126,28 @@ class RunEntry:
         self._path = _runs_dir() / f"{run.run_id}.json"
 
     def __enter__(self) -> "RunEntry":
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        _forget_old_logs()
         partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(self.run), indent=1))
-        partial.replace(self._path)
+        with state_writable():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            _forget_old_logs()
+            try:
+                partial.write_text(json.dumps(asdict(self.run), indent=1))
+                partial.replace(self._path)
+            except OSError:
+                partial.unlink(missing_ok=True)
+                raise
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._path.unlink(missing_ok=True)
+        # Where it cannot be removed it is seen to be of a process that has ended.
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 def live_runs() -> list[LiveRun]:
     """Return the runs whose process is alive, oldest first; files of dead ones are removed."""
     found: list[LiveRun] = []
-    for path in sorted(_runs_dir().glob("*.json")):
+    for path in _entries(_runs_dir()):
         try:
             data = json.loads(path.read_text())
             run = LiveRun(**{**data, "servers": tuple(data["servers"])})
@@ -106,10 +155,25 @@ def live_runs() -> list[LiveRun]:
             continue
         started = process_start(run.pid)
         if started is None or started != run.process_started:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
             continue
         found.append(run)
     return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        names = [name for name in os.listdir(folder) if name.endswith(".json")]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UserMistake(
+            f"the list of live runs cannot be read: {error.strerror or error}",
+            where=str(folder),
+            mend="set XDG_STATE_HOME to a directory of this user",
+        ) from error
+    return [folder / name for name in sorted(names)]
 
 
 def _runs_dir() -> Path:

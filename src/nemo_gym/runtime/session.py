@@ -23,7 +23,14 @@ from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
 from nemo_gym.runtime.placement import ProcessPlan, plan_processes
 from nemo_gym.runtime.processes import ChildProcess, ChildSettings, stop_all
-from nemo_gym.runtime.registry import LiveRun, RunEntry, new_run_id, process_start, state_dir
+from nemo_gym.runtime.registry import (
+    LiveRun,
+    RunEntry,
+    new_run_id,
+    process_start,
+    state_dir,
+    state_writable,
+)
 from nemo_gym.runtime.watch import ProcessTelemetry, figures_of, metrics_of
 from nemo_gym.servers.serve import AppServer
 from nemo_gym.transport.directory import Directory
@@ -92,7 +99,10 @@ async def open_run(
     log_dir = state_dir() / "logs" / run_id
     redact = Redactor(config.secrets).redact
     async with contextlib.AsyncExitStack() as stack:
-        handler = install_logging(log_dir, default="driver", redact=redact, level=options.log_level)
+        with state_writable():
+            handler = install_logging(
+                log_dir, default="driver", redact=redact, level=options.log_level
+            )
         stack.callback(handler.close)
         stack.callback(logging.getLogger().removeHandler, handler)
         layout = bind_layout(
