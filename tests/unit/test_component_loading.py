@@ -173,6 +173,50 @@ def test_a_component_that_cannot_be_used_is_one_clear_mistake(tmp_path: Path, ca
     assert raised.value.mend
 
 
+_SHELL = """
+from nemo_gym.base_resources_server import SimpleResourcesServer
+
+class Mine(SimpleResourcesServer):
+    async def verify(self, body):
+        ...
+
+    def {method}
+"""
+_RAISES = {
+    "at import": ('raise RuntimeError("no weights here")\n', "imported: RuntimeError: no weights"),
+    "exits at import": ("import sys\nsys.exit(4)\n", "imported: SystemExit: 4"),
+    "when made": (
+        _SHELL.format(method='model_post_init(self, context):\n        raise OSError("no disk")\n'),
+        "built: OSError: no disk",
+    ),
+    "with its routes": (
+        _SHELL.format(method="setup_webserver(self):\n        return 1 / 0\n"),
+        "built: ZeroDivisionError",
+    ),
+    "without an app": (
+        _SHELL.format(method="setup_webserver(self):\n        super().setup_webserver()\n"),
+        "setup_webserver returns NoneType, not an app",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _RAISES)
+def test_what_a_component_raises_at_its_start_is_one_mistake_with_its_line(
+    tmp_path: Path, case: str
+) -> None:
+    app, said = _RAISES[case]
+    instance = _component(tmp_path, f"raises_{case.replace(' ', '_')}", app=app)
+
+    with pytest.raises(ConfigMistake) as raised:
+        _build(instance)
+
+    assert said in raised.value.what
+    assert raised.value.where is not None
+    assert str(instance.folder) in raised.value.where
+    assert "nemo_gym/servers" not in raised.value.where
+    assert raised.value.mend
+
+
 def test_requirements_beside_the_file_are_the_remedy_for_a_missing_package(tmp_path: Path) -> None:
     instance = _component(tmp_path, "wants_more", app="import no_such_package_at_all")
     (instance.folder / "requirements.txt").write_text("no-such-package-at-all\n")

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.errors import ConnectionLost
+from nemo_gym.errors import CallTimeout, ConnectionLost
 from nemo_gym.servers.lifespan import AppLifespan, LifespanFailed
 from nemo_gym.servers.raw import json_bytes
 from nemo_gym.servers.serve import AppServer, bind_socket
@@ -86,6 +86,24 @@ async def test_an_exception_of_a_layer_of_ours_is_answered_too() -> None:
     assert await reply.read() == b'{"path":"/x","error":"layer broke"}'
 
 
+@pytest.mark.parametrize("ends", [SystemExit(3), KeyboardInterrupt(), BaseException("x")])
+async def test_what_would_end_the_process_ends_one_request_only(ends: BaseException) -> None:
+    async def exits(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise ends
+
+    async def exits_late(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ends
+
+    reply = await _walled(exits).send(Call("GET", "/x"))
+    half = await _walled(exits_late).send(Call("GET", "/x"))
+
+    assert reply.status == 500
+    with pytest.raises(ConnectionLost):
+        await half.read()
+
+
 async def test_an_exception_in_the_middle_of_a_response_breaks_the_connection() -> None:
     async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -96,6 +114,17 @@ async def test_an_exception_in_the_middle_of_a_response_breaks_the_connection() 
 
     assert await reply.chunk() == b"half"
     with pytest.raises(ConnectionLost):
+        await reply.read()
+
+
+async def test_a_provider_that_breaks_off_is_named_to_who_called_in_the_same_process() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise CallTimeout("http://provider was silent for 2 s within its answer")
+
+    reply = await _walled(breaks).send(Call("GET", "/x"))
+
+    with pytest.raises(ConnectionLost, match="http://provider was silent for 2 s"):
         await reply.read()
 
 

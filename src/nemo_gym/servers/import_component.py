@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nemo_gym.errors import ConfigMistake
+from nemo_gym.servers.component_code import component_code
 
 __all__ = ["import_component"]
 
@@ -38,7 +39,7 @@ def import_component(path: Path, kind: str, name: str) -> ModuleType:
     try:
         if path.is_relative_to(_PACKAGE_FOLDER):
             return importlib.import_module(_built_in_name(path))
-        with _folder_importable(path.parent):
+        with _folder_importable(path.parent), component_code(name, "imported", path.parent):
             return _import_from_root(path, kind, name) or _import_alone(path, name)
     except ImportError as exc:
         raise _not_importable(path, name, exc) from exc

@@ -16,6 +16,7 @@ from nemo_gym.config.problems import Problems
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.answers import note_secrets
+from nemo_gym.servers.component_code import component_code
 from nemo_gym.servers.import_component import import_component
 from nemo_gym.servers.instance import BaseServer
 from nemo_gym.transport.server_client import ServerClient
@@ -42,11 +43,22 @@ def build_server_of(
     run_config: RunConfig,
     client: ServerClient,
 ) -> tuple[BaseServer, FastAPI]:
-    """Check the settings of `instance`; return a server of the class with its app."""
+    """Check the settings of `instance`; return a server of the class with its app.
+
+    Raises `ConfigMistake`, also for what the component itself raises.
+    """
     config = _checked_config(server_class, instance, run_config)
     note_secrets(client, run_config.secrets)
-    server = server_class(config=config, server_client=client)
-    return server, server.setup_webserver()
+    with component_code(instance.name, "built", instance.folder):
+        server = server_class(config=config, server_client=client)
+        app: object = server.setup_webserver()
+    if not isinstance(app, FastAPI):
+        raise ConfigMistake(
+            f"{server_class.__name__}.setup_webserver returns {type(app).__name__}, not an app",
+            where=str(instance.folder),
+            mend="end it with `return app`, the app that super().setup_webserver() gave",
+        )
+    return server, app
 
 
 def load_server_class(instance: ServerInstance) -> type[BaseServer]:

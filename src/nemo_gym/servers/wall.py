@@ -4,6 +4,7 @@ It stands outside everything else, so that the HTTP server never logs the same t
 response that has begun cannot be taken back: its connection is broken off instead.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -42,10 +43,15 @@ class FailureWall:
 
         try:
             await self.app(scope, receive, noted_send)
-        except Exception as exc:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as exc:
+            # `sys.exit()` in a verifier, too: it would end the event loop, and every rollout.
             logger.exception("%s: %s %s failed", self.server_name, scope["method"], scope["path"])
             if not started:
                 status, body = self.answer(scope["path"], exc)
                 await send_json(send, status, body)
             elif not finished:
-                raise
+                if isinstance(exc, Exception):
+                    raise
+                raise RuntimeError(f"{type(exc).__name__} in the middle of a response") from exc

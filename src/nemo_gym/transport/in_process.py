@@ -154,6 +154,9 @@ class InProcessReply:
         except asyncio.CancelledError:
             problem = "the app was cancelled"
             raise
+        except TransportError as error:
+            # A provider that broke off in the middle of its answer: no bug of the app.
+            problem = str(error)
         except Exception:  # noqa: BLE001 - a server survives its app
             problem = "the app raised an exception"
             _LOG.exception("exception in %s", self._name)
