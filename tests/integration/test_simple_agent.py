@@ -235,9 +235,17 @@ async def test_an_incomplete_response_ends_the_loop_without_its_calls(run: Any) 
         (lambda: _Model({"error": {"message": "slow down"}}, status=429), 429, "slow down"),
         (lambda: _Model(b"<html>"), 200, "<html>"),
         (lambda: _Model(b"[]"), 200, "[]"),
+        (lambda: _Model(b"{}"), 200, "{}"),
+        (lambda: _Model(b'{"output": null}'), 200, "null"),
+        (lambda: _Model(b'{"output": ["text"]}'), 200, "text"),
+        (lambda: _Model(b'{"output": [{"type": "message", "content": 5}]}'), 200, "5"),
+        (lambda: _Model(b'{"output": []}', status=302), 302, "[]"),
         (lambda: _Model(_response(status="failed", error={"message": "overheated"})), 200, "over"),
     ],
-    ids=["refused", "not-json", "no-response", "failed"],
+    ids=[
+        *("refused", "not-json", "no-object", "empty", "no-output", "no-items", "no-content"),
+        *("moved", "failed"),
+    ],
 )
 async def test_a_model_that_fails_is_a_model_error_with_its_status_and_text(
     run: Any, model: Callable[[], _Model], provider_status: int, text: str

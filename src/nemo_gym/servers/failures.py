@@ -15,7 +15,15 @@ import orjson
 from nemo_gym.errors import CallTimeout, GymError, TransportError
 from nemo_gym.transport.response import CallFailed
 
-__all__ = ["Failure", "FailureClass", "ModelFailed", "call_failed_in", "classify", "failure_body"]
+__all__ = [
+    "Failure",
+    "FailureClass",
+    "ModelFailed",
+    "VerifierFailed",
+    "call_failed_in",
+    "classify",
+    "failure_body",
+]
 
 FailureClass = Literal["agent_error", "verifier_error", "model_error", "timeout", "connection"]
 
@@ -31,6 +39,10 @@ class ModelFailed(GymError):
         super().__init__(message)
         self.status = status
         self.body = body
+
+
+class VerifierFailed(GymError):
+    """A verifier answered, but with no verify response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ def classify(exc: BaseException) -> Failure:
         if isinstance(cause, ModelFailed):
             body = cause.body[:_BODY_LIMIT]
             return Failure("model_error", _text(cause), cause.status, body)
+        if isinstance(cause, VerifierFailed):
+            return Failure("verifier_error", _text(cause))
         if isinstance(cause, CallTimeout | TimeoutError):
             return Failure("timeout", _text(cause))
         if isinstance(cause, TransportError | ConnectionError):

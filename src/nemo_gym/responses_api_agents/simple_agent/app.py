@@ -8,7 +8,7 @@ from http.cookies import SimpleCookie
 from typing import Any
 
 import orjson
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import ConfigDict
 
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, BaseVerifyResponse
@@ -22,6 +22,7 @@ from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNo
 from nemo_gym.responses_api_agents.simple_agent.loop import Loop
 from nemo_gym.responses_api_agents.simple_agent.tools import ToolBox, tool_names
 from nemo_gym.server_utils import raise_for_status
+from nemo_gym.servers.failures import VerifierFailed
 from nemo_gym.servers.raw import RawReply, json_route
 from nemo_gym.servers.recorder import SILENT, Recorder
 
@@ -127,7 +128,11 @@ class SimpleAgent(SimpleResponsesAPIAgent):
             cookies=session,
         )
         raise_for_status(verified)
-        return await verified.read()
+        judged = await verified.read()
+        if not judged.lstrip().startswith(b"{"):
+            said = judged[:80].decode("utf-8", "replace")
+            raise VerifierFailed(f"{name}: POST /verify answered no verify response: {said}")
+        return judged
 
     async def _answer(self, row: dict[str, Any], session: SimpleCookie) -> bytes:
         """Return the conversation as JSON; `session` grows with the cookies it met."""
@@ -150,6 +155,10 @@ class SimpleAgent(SimpleResponsesAPIAgent):
     async def _converse(
         self, params: dict[str, Any], url_path: str, cookies: SimpleCookie, recorder: Recorder
     ) -> dict[str, Any]:
+        given = params.get("input")
+        if not isinstance(given, str | list | None):
+            kind = type(given).__name__
+            raise HTTPException(422, f"responses_create_params.input is {kind}: give text or items")
         name = self.config.resources_server.name
         declared = tool_names(params.get("tools") or [])
         tools = ToolBox(self.server_client, name, declared, cookies)

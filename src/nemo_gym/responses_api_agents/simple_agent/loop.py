@@ -46,7 +46,7 @@ class Loop:
         while True:
             answer = await self._ask(step, request.body())
             step += 1
-            items = answer.get("output") or []
+            items = answer["output"]
             output += items
             usage = add_usage(usage, answer.get("usage"))
             calls = [item for item in items if item.get("type") == "function_call"]
@@ -67,7 +67,7 @@ class Loop:
         )
         raise_for_status(reply)
         raw = await reply.read()
-        answer = _response(self.model_server, raw)
+        answer = _response(self.model_server, reply.status, raw)
         self.recorder.turn(step, answer, started_at, (time.perf_counter() - began) * 1000)
         if answer.get("status") == "failed":
             message = f"{self.model_server}: the response failed: {_reason(answer)}"
@@ -113,16 +113,39 @@ def _output_item(call: ToolCall) -> dict[str, str]:
     return {"type": "function_call_output", "call_id": call.call_id, "output": call.output}
 
 
-def _response(model_server: str, raw: bytes) -> dict[str, Any]:
+def _response(model_server: str, status: int, raw: bytes) -> dict[str, Any]:
+    """Return the response in an answer; raises `ModelFailed` for anything else.
+
+    What is no response is nothing that a verifier could judge: a reward of it would be a lie.
+    """
     try:
         answer = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
-        message = f"{model_server} answered 200 with a body that is not JSON ({exc})"
-        raise ModelFailed(message, 200, _text(raw)) from None
-    if not isinstance(answer, dict) or not isinstance(answer.get("output") or [], list):
-        message = f"{model_server} answered 200 with a body that is no response"
-        raise ModelFailed(message, 200, _text(raw))
+        message = f"{model_server} answered {status} with a body that is not JSON ({exc})"
+        raise ModelFailed(message, status, _text(raw)) from None
+    problem = _no_response(answer)
+    if problem is not None or status >= 300:
+        message = f"{model_server} answered {status} with a body that is no response"
+        raise ModelFailed(f"{message}: {problem}" if problem else message, status, _text(raw))
     return answer
+
+
+def _no_response(answer: object) -> str | None:
+    """Say what makes an answer unusable; None for a response, one that failed included."""
+    if not isinstance(answer, dict):
+        return f"it is {type(answer).__name__}, not an object"
+    if answer.get("status") == "failed":
+        answer.setdefault("output", [])
+        return None
+    output = answer.get("output")
+    if not isinstance(output, list):
+        return "it has no output"
+    for number, item in enumerate(output):
+        if not isinstance(item, dict) or not isinstance(item.get("type"), str):
+            return f"item {number} of its output has no type"
+        if item["type"] == "message" and not isinstance(item.get("content"), list):
+            return f"message {number} of its output has no content"
+    return None
 
 
 def _reason(answer: Mapping[str, Any]) -> str:
