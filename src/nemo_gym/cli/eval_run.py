@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.asked import Asked
-from nemo_gym.cli.options import config_options, example, json_option
+from nemo_gym.cli.options import FiniteRange, config_options, example, json_option
 from nemo_gym.config.components import resolve_input_path
 from nemo_gym.config.load import ConfigRequest, load_run_config
 
@@ -63,7 +63,7 @@ _DEFAULT_ATTEMPTS = 3
 @click.option("--overwrite", is_flag=True, help="Throw away an output that is there.")
 @click.option(
     "--rollout-timeout",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=3600.0,
     show_default=True,
     metavar="SECONDS",
@@ -79,7 +79,7 @@ _DEFAULT_ATTEMPTS = 3
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     metavar="T",
     help="Sampling temperature: ++responses_create_params.temperature.",
 )

@@ -5,6 +5,7 @@ over as one `ConfigRequest` in the argument `request`.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import click
 
 from nemo_gym.config.load import ConfigRequest
 
-__all__ = ["config_options", "example", "json_option", "search_dir_option"]
+__all__ = ["FiniteRange", "config_options", "example", "json_option", "search_dir_option"]
 
 Function = Callable[..., Any]
 
@@ -28,6 +29,19 @@ search_dir_option = click.option(
     metavar="DIR",
     help="Look for components here first: a folder that holds resources_servers/ and the like.",
 )
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; `nan` and `inf`, which Python takes for numbers, are none."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
 
 
 def example(*lines: str) -> str:

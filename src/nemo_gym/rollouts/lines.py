@@ -34,6 +34,7 @@ Members: TypeAlias = dict[str, bytes]
 _DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _NUMBER_START = frozenset(b"-0123456789")
 _MOST_DIGITS = 18
+_TOO_DEEP = "nested too deeply to be read"
 _BOOLEANS = {b"true": 1.0, b"false": 0.0}
 
 
@@ -56,7 +57,9 @@ def split_members(line: bytes) -> Members:
     except msgspec.ValidationError as error:
         raise NotAnObject(f"not a JSON object: {error}") from error
     except msgspec.DecodeError as error:
-        return _split_slowly(line, str(error))
+        return _split_slowly(line, f"not JSON: {error}")
+    except RecursionError as error:
+        raise NotAnObject(_TOO_DEEP) from error
 
 
 def _split_slowly(line: bytes, reason: str) -> Members:
@@ -69,7 +72,9 @@ def _split_slowly(line: bytes, reason: str) -> Members:
     try:
         value = json.loads(line, parse_constant=_refuse_constant)
     except ValueError as error:
-        raise NotAnObject(str(error)) from error
+        raise NotAnObject(f"not JSON: {error}") from error
+    except RecursionError as error:
+        raise NotAnObject(_TOO_DEEP) from error
     members = as_object(value)
     if members is None:
         raise NotAnObject("not a JSON object")

@@ -153,6 +153,13 @@ class Planner:
             name, ref = self.request.agent, raw_value({"name": self.request.agent})
         else:
             name, ref = text_of(members_of(own).get("name")), own
+            if not name:
+                raise InvalidRow(
+                    f"{AGENT_REF_KEY} is {own[:40].decode(errors='replace')}, which names no agent",
+                    where=place,
+                    mend=f'write {{"{AGENT_REF_KEY}": {{"name": …}}}}{self._known_agents()}, '
+                    "or leave it out and give --agent NAME",
+                )
         if not name:
             raise InvalidRow(
                 'the row names no agent (agent_ref: {"name": …}) and no --agent was given',

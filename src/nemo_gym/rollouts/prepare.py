@@ -117,13 +117,20 @@ def prepare_run(
     that is not known; `capture_dir` is where model calls are captured. Raises `UserMistake`.
     """
     check_readable(request.inputs)
+    if not request.output.name or request.output.name == "..":
+        raise OutputUnusable(
+            f"the output {str(request.output)!r} is no name of a file",
+            where="--output",
+            mend="give the path of a file, such as results/x.jsonl",
+        )
     files = RunFiles(request.output)
     _refuse_own_files(request, files)
     started = time.perf_counter()
     with contextlib.ExitStack() as held:
         holder = Holder.here(files.output.absolute(), utc_text(time.time()))
         held.enter_context(hold_output(files.lock, holder))
-        old = _earlier_run(files, request)
+        with _output_errors(files):
+            old = _earlier_run(files, request)
         planner = Planner(_plan_request(request, tree, agents))
         with _output_errors(files):
             rows, prefix = read_rows(request.inputs), None if old is None else old.inputs.tasks
