@@ -17,6 +17,7 @@ HEALTHY = Figures(
     gc_share=0.01,
     cpu_share=0.3,
     cpu_wait_share=0.05,
+    machine_busy_share=0.4,
     connection_wait_share=0.0,
     commit_p99_ms=4,
 )
@@ -54,6 +55,12 @@ def but(**changes: float | None) -> Figures:
             "cpu",
             "CPU 99 % of a core; loop lag p99 340 ms",
             "--workers",
+        ),
+        (
+            but(machine_busy_share=0.99, admission_wait_share=0.8, provider_p50_s=8.0),
+            "machine",
+            "all cores of the machine 99 % busy; 5 % of the time spent waiting for a core",
+            "more concurrency would not help",
         ),
         (
             but(cpu_wait_share=0.4, cpu_share=0.1),
@@ -107,6 +114,7 @@ def but(**changes: float | None) -> Figures:
         "provider",
         "blocked-loop",
         "full-core",
+        "local-model-takes-all",
         "waits-for-a-core-with-time-to-spare",
         "one-long-pause",
         "machine-too-small",

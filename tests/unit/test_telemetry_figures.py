@@ -44,6 +44,7 @@ LOOP = LoopFigures(
     gc_collections=0,
     cpu_s=0.0,
     cpu_wait_s=0.0,
+    machine_busy_s=0.0,
     rss_bytes=100,
     threads=3,
     observed_s=10.0,
@@ -115,6 +116,7 @@ async def test_an_observed_process_shows_lag_cpu_and_memory() -> None:
     assert taken.loop.lag_p99_ms is not None
     assert taken.loop.rss_bytes > 1_000_000
     assert taken.loop.cpu_s > 0
+    assert 0 <= (taken.loop.machine_busy_s or 0) < 5
 
 
 def test_rates_are_counted_between_two_looks() -> None:
@@ -179,12 +181,13 @@ def test_instances_of_one_server_are_one_line() -> None:
 
 
 def test_shares_of_gc_and_cpu_are_of_the_time_between_two_looks() -> None:
-    busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0, cpu_wait_s=1.0)
+    busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0, cpu_wait_s=1.0, machine_busy_s=2.5)
     earlier, now = [process("a", 10.0, loop=LOOP)], [process("a", 15.0, loop=busy)]
 
     [one] = view_run(now, earlier).processes
 
     assert (one.gc_share, one.cpu_share, one.cpu_wait_share) == (0.1, 0.8, 0.2)
+    assert one.machine_busy_share == 0.5
 
 
 def test_a_process_without_telemetry_shows_no_readings() -> None:

@@ -43,6 +43,8 @@ class Figures:
     """Cores in use by the process that uses most: 1.0 is one core full."""
     cpu_wait_share: float | None = None
     """Of the wall time, the part in which a process was ready to run and had no core."""
+    machine_busy_share: float | None = None
+    """Of all cores of the machine, the part that was busy."""
     connection_wait_share: float | None = None
     """Of the time that rollouts ran, the part spent waiting for a connection."""
     commit_p99_ms: float | None = None
@@ -126,6 +128,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "gc_share": lambda v: f"garbage collection {_percent(v)} of the time",
     "cpu_share": lambda v: f"CPU {_percent(v)} of a core",
     "cpu_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for a core",
+    "machine_busy_share": lambda v: f"all cores of the machine {_percent(v)} busy",
     "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
 }
@@ -154,9 +157,10 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "machine",
-        _starved,
-        ("cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
-        "the machine has too few cores for what runs on it: run less beside it, or use more cores",
+        lambda figures: _starved(figures) or _least("machine_busy_share", 0.95)(figures),
+        ("machine_busy_share", "cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
+        "the machine has too few cores for what runs on it: run less beside it, or use more cores; "
+        "more concurrency would not help",
     ),
     _Rule(
         "cpu",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nemo_gym.telemetry.machine import busy_s
 from nemo_gym.telemetry.recorded import Recorded
 
 __all__ = ["Exporting", "exporting", "set_exporting"]
@@ -27,6 +28,8 @@ class Exporting:
     """Hand what is recorded to the exporters now. Bounded in time; never raises."""
     recorded: Recorded = field(default_factory=Recorded)
     """Plain numbers of everything beyond the observer's own instruments."""
+    machine_busy_s: float | None = field(default_factory=busy_s)
+    """`machine.busy_s` when this began."""
 
 
 _EXPORTING: Exporting | None = None

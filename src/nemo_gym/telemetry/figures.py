@@ -7,11 +7,12 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from time import monotonic, time
 from typing import Any
 
+from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import LiveCounts, live_counts
+from nemo_gym.telemetry.machine import busy_s, waited_for_core_s
 from nemo_gym.telemetry.observer import driver_metrics
 from nemo_gym.telemetry.series import HistogramReading
 
@@ -101,6 +102,8 @@ class LoopFigures:
     """User and system time of the process since it began."""
     cpu_wait_s: float | None
     """Time that the main thread was ready to run and had no core; None where it is not told."""
+    machine_busy_s: float | None
+    """Time that the whole machine was busy since telemetry began: a half-busy second is half."""
     rss_bytes: int
     threads: int
     observed_s: float
@@ -213,18 +216,19 @@ def _loop() -> LoopFigures | None:
         gc_paused_ms=observed.gc.paused_ms,
         gc_collections=sum(observed.gc.collections),
         cpu_s=times.user + times.system,
-        cpu_wait_s=_cpu_wait_s(),
+        cpu_wait_s=waited_for_core_s(),
+        machine_busy_s=_machine_busy_s(),
         rss_bytes=memory.rss,
         threads=threads,
         observed_s=monotonic() - observed.began_at,
     )
 
 
-def _cpu_wait_s() -> float | None:
-    try:
-        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
+def _machine_busy_s() -> float | None:
+    active, now = exporting(), busy_s()
+    if active is None or active.machine_busy_s is None or now is None:
         return None
+    return now - active.machine_busy_s
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float | None:

@@ -59,6 +59,8 @@ class ProcessView:
     lag_mean_ms: float | None = None
     cpu_wait_share: float | None = None
     """Of the wall time, the part in which it was ready to run and had no core."""
+    machine_busy_share: float | None = None
+    """Of all cores of its machine, the part that was busy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
     gc_ms = loop.gc_paused_ms - (earlier.gc_paused_ms if earlier else 0.0)
     cpu_s = loop.cpu_s - (earlier.cpu_s if earlier else 0.0)
     waited_s = (loop.cpu_wait_s or 0.0) - ((earlier.cpu_wait_s or 0.0) if earlier else 0.0)
+    busy_s = (loop.machine_busy_s or 0.0) - ((earlier.machine_busy_s or 0.0) if earlier else 0.0)
     return ProcessView(
         name=one.process,
         pid=one.pid,
@@ -230,6 +233,7 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
         rss_bytes=loop.rss_bytes,
         lag_mean_ms=loop.lag_mean_ms,
         cpu_wait_share=None if loop.cpu_wait_s is None else _share(waited_s, seconds),
+        machine_busy_share=None if loop.machine_busy_s is None else _share(busy_s, observed_s),
     )
 
 
