@@ -96,6 +96,30 @@ async def test_a_doubled_v1_is_a_404_that_says_why(prefix: str) -> None:
     assert b"/v1 twice" in body["body"]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/ng-rollout/0-0//v1/messages",
+        "/ng-rollout/0-0/v1//messages",
+        "//ng-rollout/0-0/v1/messages",
+        "///ng-rollout/0-0///v1//messages",
+    ],
+)
+async def test_a_base_url_that_ends_in_a_slash_reaches_the_route(path: str) -> None:
+    inner = Recorder()
+    await call(model_call_stack(inner, store=None, model_ref_name="policy_model"), path)
+
+    assert inner.seen == [("/v1/messages", b"/v1/messages", "0-0")]
+
+
+async def test_a_slash_that_is_encoded_is_none() -> None:
+    inner = Recorder()
+    app = model_call_stack(inner, store=None, model_ref_name="policy_model")
+    await call(app, "/ng-rollout/0-0//v1/models/a%2F%2Fb")
+
+    assert inner.seen == [("/v1/models/a//b", b"/v1/models/a%2F%2Fb", "0-0")]
+
+
 async def test_a_refusal_of_head_has_no_body_and_a_websocket_is_closed() -> None:
     app = model_call_stack(Recorder(), store=None, model_ref_name="policy_model")
     _, body = await call(app, "/ng-rollout/../v1/messages", method="HEAD")
@@ -130,3 +154,10 @@ def test_an_unprefixed_call_gets_the_rollout_that_the_caller_names() -> None:
 
     assert isinstance(routed, Routed)
     assert routed.rollout_id == "s-1"
+
+
+def test_an_unprefixed_call_with_a_doubled_slash_gets_it_too() -> None:
+    routed = route({"type": "http", "path": "/v1//messages"}, lambda _: RolloutId("s-1"))
+
+    assert isinstance(routed, Routed)
+    assert (routed.rollout_id, routed.raw_path) == ("s-1", b"/v1/messages")

@@ -5,10 +5,11 @@ belongs to; or the refusal that the client is owed. Works on the raw path, so an
 dot never counts as one.
 """
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,6 +22,7 @@ __all__ = ["PrefixMiddleware", "Refusal", "RolloutOfScope", "Routed", "refuse", 
 # The calls of a rollout come at one path, one after the other.
 _split_remembered = lru_cache(maxsize=4096)(split_prefix)
 _LONGEST_REMEMBERED = 256
+_SLASHES = re.compile(rb"/{2,}")
 
 RolloutOfScope = Callable[[Scope], RolloutId | None]
 """Names the rollout of a call that came without a prefix; None leaves it without one."""
@@ -44,22 +46,26 @@ class Refusal(NamedTuple):
 
 def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Refusal:
     """Split the prefix off the path of an HTTP or WebSocket scope."""
-    raw_path = _raw_path(scope)
+    given = _raw_path(scope)
+    raw_path = given if given[:2] != b"//" else b"/" + given.lstrip(b"/")
     try:
         short = len(raw_path) <= _LONGEST_REMEMBERED
         rollout_id, rest = _split_remembered(raw_path) if short else split_prefix(raw_path)
     except InvalidRolloutId as error:
         return Refusal(400, error_body(_dialect_in(raw_path), 400, _one_line(error)))
+    if b"//" in rest:
+        # What a client asks for whose base URL ends in a slash.
+        rest = _SLASHES.sub(b"/", rest)
     rest = rest or b"/"
     if rest.startswith(b"/v1/v1/"):
         message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
         return Refusal(404, error_body(_dialect_in(rest), 404, message))
-    if rollout_id is None:
+    if rollout_id is None and rest == given:
         return Routed(scope, unprefixed(scope) if unprefixed else None, rest)
-    prefix_length = len(raw_path) - len(rest) if rest != b"/" else len(raw_path.rstrip(b"/"))
-    # The prefix holds no percent sign, so it is as long decoded as it is raw.
-    path = scope["path"][prefix_length:] or "/"
-    return Routed({**scope, "path": path, "raw_path": rest}, rollout_id, rest)
+    routed = {**scope, "path": unquote(rest.decode("latin-1")), "raw_path": rest}
+    if rollout_id is None and unprefixed is not None:
+        rollout_id = unprefixed(scope)
+    return Routed(routed, rollout_id, rest)
 
 
 class PrefixMiddleware:
