@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 SHUTDOWN_BUDGET_S = 2.0
 """How long the end of telemetry may take, whatever a collector does."""
 
-_INSTALL = "pip install 'nemo-gym-independent[otel]'"
+_INSTALL = "pip install '.[otel]' in the checkout that nemo_gym was installed from"
 
 
 class TelemetryHandle:
