@@ -28,7 +28,7 @@ def test_a_new_environment_passes_its_own_tests_with_plain_pytest(tmp_path: Path
     assert made.code == 0, made.err
     assert tested.returncode == 0, tested.stdout
     assert "passed" in tested.stdout
-    assert "pytest resources_servers/word_count" in made.out
+    assert "python -m pytest resources_servers/word_count" in made.out
     assert "--agent word_count_simple_agent" in made.out
 
 

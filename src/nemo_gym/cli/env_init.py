@@ -58,7 +58,7 @@ def _next(name: str, root: Path) -> str:
         [
             "",
             "next:",
-            f"  pytest {folder}",
+            f"  python -m pytest {folder}",
             f"  gym env validate --resources-server {name} --model-type local_model{search}",
             f"  gym eval run --resources-server {name} --model-type local_model{search} \\",
             f"      --agent {name}_simple_agent \\",
