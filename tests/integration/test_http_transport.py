@@ -152,6 +152,20 @@ async def test_a_kept_connection_that_closed_meanwhile_is_replaced_unseen() -> N
         assert call.replaced == 1
 
 
+async def test_a_call_that_may_be_sent_only_once_is_not_sent_again() -> None:
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(head_and_body())
+        await connection.reader.read(1)
+
+    async with serve_wire(handler) as server, client_of(server) as transport:
+        await (await transport.send(GET)).read()
+        with pytest.raises(ConnectionLost):
+            await transport.send(Call("POST", "/run", once=True))
+
+        assert len(server.connections) == 1
+
+
 async def test_a_kept_connection_that_was_at_work_on_the_call_is_not_replaced() -> None:
     async def handler(connection: Connection) -> None:
         await connection.request()

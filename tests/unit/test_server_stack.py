@@ -96,14 +96,24 @@ def test_the_cookie_is_named_after_the_instance_and_health_begins_no_session() -
     assert list(client.cookies) == ["ng_my_env__x"]
 
 
-def test_a_cookie_that_was_tampered_with_begins_a_new_session() -> None:
-    client = _client()
-    first = client.post("/session").json()
-    cookie = client.cookies["ng_env"]
-    client.cookies.clear()
-    client.cookies.set("ng_env", cookie[:-2] + "xx")
+def test_a_session_of_another_process_is_refused_until_one_is_begun_here() -> None:
+    before, restarted = _client(), _client()
+    lost = before.post("/session").json()
+    restarted.cookies.set("ng_env", before.cookies["ng_env"])
 
-    assert client.post("/session").json() != first
+    refused = restarted.post("/session")
+    seeded = restarted.post("/seed_session", json={})
+
+    assert (refused.status_code, refused.json()["error"]["type"]) == (409, "session_lost")
+    assert seeded.status_code == 200
+    assert restarted.post("/session").json() != lost
+
+
+def test_a_session_cookie_that_the_server_took_back_begins_a_new_session() -> None:
+    client = _client()
+    client.cookies.set("ng_env", "null")
+
+    assert client.post("/session").status_code == 200
 
 
 def test_a_prefix_is_taken_off_and_names_the_current_rollout() -> None:

@@ -24,6 +24,8 @@ class Call:
     body: bytes = b""
     idle_timeout_s: float | None = None
     """Longest silence before and within the reply, in seconds. None takes the transport's own."""
+    once: bool = False
+    """Whether it may be sent only once, even where the other side seems not to have heard of it."""
     replaced: int = 0
     """Kept connections that closed on this call before they said anything; the transport counts."""
 

@@ -57,7 +57,8 @@ class HttpTransport:
         """Send `call`; return its reply once the head has come.
 
         A kept connection that the other side closes at once, before it says anything, is replaced
-        once, and counted in `call.replaced`: it closed while the call was on its way.
+        once, and counted in `call.replaced`: it closed while the call was on its way. A call that
+        may be sent only `once` is never sent again.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or self._open_pool()
         head = request_head(
@@ -70,7 +71,8 @@ class HttpTransport:
             try:
                 return await self._exchange(connection, head, call)
             except ConnectionLost:
-                if connection.heard or connection.age_of_call() > _ON_ITS_WAY_S:
+                at_work = connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
+                if at_work or call.once:
                     raise
             call.replaced += 1
             connection, _ = await pool.take(fresh=True)

@@ -114,11 +114,15 @@ class ServerClient:
 
         `json` takes a JSON value, a pydantic model or bytes; `data` bytes, text or form fields;
         `cookies` a `SimpleCookie` or a mapping; `timeout` is the longest silence in seconds, None
-        bears any. `spread="load"` takes the instance with the fewest calls under way. An error
-        status is a response like any other (`raise_for_status`). Raises `TransportError` when no
-        whole response came; only a connection that was never made is tried again.
+        bears any. `spread="load"` takes the instance with the fewest calls under way, and sends the
+        call no second time. An error status is a response like any other (`raise_for_status`).
+        Raises `TransportError` when no whole response came; only a connection that was never made
+        is tried again.
         """
         call = call_for(method, url_path, options)
+        # A process that died at work on a rollout has left captured calls: another one must not
+        # go on under the same id.
+        call.once = spread == "load"
         instance = self.directory.pick(server_name, _rollout_of(url_path), spread)
         instance.in_flight += 1
         try:

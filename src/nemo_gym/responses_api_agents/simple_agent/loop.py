@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -119,7 +119,7 @@ def _response(model_server: str, status: int, raw: bytes) -> dict[str, Any]:
     What is no response is nothing that a verifier could judge: a reward of it would be a lie.
     """
     try:
-        answer = orjson.loads(raw)
+        answer: object = orjson.loads(raw)
     except orjson.JSONDecodeError as exc:
         message = f"{model_server} answered {status} with a body that is not JSON ({exc})"
         raise ModelFailed(message, status, _text(raw)) from None
@@ -127,7 +127,7 @@ def _response(model_server: str, status: int, raw: bytes) -> dict[str, Any]:
     if problem is not None or status >= 300:
         message = f"{model_server} answered {status} with a body that is no response"
         raise ModelFailed(f"{message}: {problem}" if problem else message, status, _text(raw))
-    return answer
+    return cast("dict[str, Any]", answer)
 
 
 def _no_response(answer: object) -> str | None:
