@@ -63,7 +63,7 @@ async def _call_with_sdks(origin: str) -> None:
             model="m", messages=[{"role": "user", "content": "Hi"}], stream=True
         )
         assert [chunk async for chunk in stream]
-    headers = {"x-claude-code-session-id": "session/7"}
+    headers = {"x-claude-code-session-id": "session-7"}
     async with anthropic.AsyncAnthropic(
         base_url=origin, api_key="sk-own-secret", default_headers=headers
     ) as messages:

@@ -5,6 +5,7 @@ client's own session, where it sends one, or one for the process.
 """
 
 import re
+from hashlib import blake2b
 
 from starlette.types import Receive, Scope, Send
 
@@ -82,8 +83,12 @@ def session_rollout(process_id: RolloutId) -> RolloutOfScope:
         if session is None:
             return process_id
         # A session id is the client's own text; what a file name cannot hold is replaced.
-        safe = _UNSAFE.sub("-", session).lstrip("._-")[:190]
-        return parse_rollout_id(safe) if safe else process_id
+        safe = _UNSAFE.sub("-", session).lstrip("._-")[:180]
+        if not safe:
+            return process_id
+        # So that two sessions never share a file because of what was replaced.
+        mark = "" if safe == session else f"-{blake2b(session.encode(), digest_size=4).hexdigest()}"
+        return parse_rollout_id(f"{safe}{mark}")
 
     return name
 
