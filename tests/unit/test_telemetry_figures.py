@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nemo_gym.telemetry.diagnosis import Figures
 from nemo_gym.telemetry.figures import (
     CaptureFigures,
     FigureSnapshot,
@@ -17,7 +18,7 @@ from nemo_gym.telemetry.figures import (
 )
 from nemo_gym.telemetry.live import live_counts, server_counts
 from nemo_gym.telemetry.observer import observe_event_loop
-from nemo_gym.telemetry.run_view import diagnose_run, view_run
+from nemo_gym.telemetry.run_view import diagnose_run, figures_of, view_run
 from nemo_gym.telemetry.series import HistogramReading
 from support.meters import metering
 
@@ -207,6 +208,18 @@ def test_no_process_is_a_view_of_nothing() -> None:
         None,
         None,
     )
+
+
+def test_every_figure_of_a_diagnosis_comes_from_the_snapshots() -> None:
+    calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
+    busy = replace(LOOP, gc_paused_ms=1.0, cpu_s=1.0, cpu_wait_s=1.0, machine_busy_s=1.0)
+    driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0)
+    model = replace(MODEL, calls=10, duration=calls)
+    capture = CaptureFigures(1, 1, 0, HistogramReading((1.0, 10.0, 100.0), (0, 1, 0, 0), 5.0))
+
+    figures = figures_of([process("d", rollouts=driver, loop=busy, model=model, capture=capture)])
+
+    assert [name for name in Figures.__dataclass_fields__ if getattr(figures, name) is None] == []
 
 
 def test_a_run_that_waited_for_admission_is_diagnosed_so_at_its_end() -> None:

@@ -166,6 +166,7 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),
         cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
+        machine_busy_share=_largest([p.machine_busy_share for p in processes]),
         connection_wait_share=_share(settled.total(lambda one: one.model.connection_waited_s), ran),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
