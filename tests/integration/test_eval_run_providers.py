@@ -63,7 +63,10 @@ def test_a_provider_that_fails_fills_the_failures_and_never_gives_a_reward(
     assert [row["_ng_failure_class"] for row in failures] == [failure_class] * TASKS
     for row in failures:
         assert row["_ng_failure_message"]
-        if provider_status is not None:
+        if provider_status is None:
+            assert "no answer from the model provider" in row["_ng_failure_message"]
+            assert not row.keys() & {"_ng_provider_status", "_ng_provider_body"}
+        else:
             assert row["_ng_provider_status"] == provider_status
             assert row["_ng_provider_body"]
 

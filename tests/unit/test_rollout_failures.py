@@ -6,13 +6,22 @@ import pytest
 
 from nemo_gym.errors import CallTimeout, ConnectFailed, ConnectionLost
 from nemo_gym.servers.failures import Failure, ModelFailed, classify, failure_body
+from nemo_gym.servers.forward_refusals import Refusal
+from nemo_gym.transport.base import RawHeaders
 from nemo_gym.transport.response import CallFailed, ServerResponse
+from nemo_gym.wire.dialects import DIALECTS, Dialect
 
 
-def _call_failed(kind: str, url_path: str, status: int = 503, body: bytes = b"later") -> CallFailed:
+def _call_failed(
+    kind: str,
+    url_path: str,
+    status: int = 503,
+    body: bytes = b"later",
+    headers: RawHeaders = [],  # noqa: B006 - never changed
+) -> CallFailed:
     response = ServerResponse(
         status,
-        [],
+        headers,
         body,
         method="POST",
         url="http://h",
@@ -75,6 +84,21 @@ def test_a_model_failure_carries_the_providers_status_and_text() -> None:
 
     assert (failure.provider_status, failure.provider_body) == (429, "slow down")
     assert "429" in failure.message
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_what_a_model_server_says_by_itself_is_not_put_into_its_providers_mouth(
+    dialect: Dialect,
+) -> None:
+    refusal = Refusal(502, "no answer from http://h", "upstream_unreachable")
+    body = refusal.body(dialect)
+    failed = _call_failed(
+        "responses_api_models", dialect.route.decode(), 502, body, refusal.headers(9)
+    )
+
+    failure = classify(failed)
+
+    assert failure == Failure("model_error", "it: no answer from http://h", None, None)
 
 
 def test_a_failure_that_was_classed_already_is_passed_on() -> None:

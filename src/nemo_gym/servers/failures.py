@@ -16,6 +16,7 @@ from nemo_gym.errors import CallTimeout, GymError, TransportError
 from nemo_gym.transport.response import CallFailed
 
 __all__ = [
+    "REFUSAL_HEADER",
     "Failure",
     "FailureClass",
     "ModelFailed",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 FailureClass = Literal["agent_error", "verifier_error", "model_error", "timeout", "connection"]
+
+REFUSAL_HEADER = "x-nemo-gym-refusal"
+"""On what a model server answers by itself: no provider has said it. Its value is a code."""
 
 _TYPE = "rollout_failure"
 _BODY_LIMIT = 8_000
@@ -98,6 +102,8 @@ def _of_call(failed: CallFailed) -> Failure:
     if passed_on is not None:
         return passed_on
     if failed.server_kind == "responses_api_models":
+        if REFUSAL_HEADER in failed.headers:
+            return Failure("model_error", f"{failed.server_name}: {_message_in(failed.body)}")
         return Failure("model_error", _text(failed), failed.status, failed.body[:_BODY_LIMIT])
     if failed.server_kind == "resources_servers" and failed.url_path.endswith("/verify"):
         return Failure("verifier_error", _text(failed))
@@ -118,6 +124,15 @@ def _reported(body: str) -> Failure | None:
         )
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def _message_in(body: str) -> str:
+    """Return the message of an error body of any dialect; the body where it holds none."""
+    try:
+        message = orjson.loads(body)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        message = None
+    return (message if isinstance(message, str) else body)[:_BODY_LIMIT]
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:

@@ -6,6 +6,7 @@ A path or a failure goes in; a status, a sentence that says what to do, and a co
 from dataclasses import dataclass
 
 from nemo_gym.errors import CallTimeout, ConnectFailed, ReplyInvalid
+from nemo_gym.servers.failures import REFUSAL_HEADER
 from nemo_gym.servers.forward_tries import Unanswered
 from nemo_gym.servers.provider import MODEL_TYPES_BY_DIALECT, Provider
 from nemo_gym.transport.base import RawHeaders
@@ -31,11 +32,15 @@ class Refusal:
         return error_body(dialect, self.status, self.message, self.code)
 
     def headers(self, length: int) -> RawHeaders:
-        """Return the headers. The official clients are told not to try again: we have."""
+        """Return the headers. The official clients are told not to try again: we have.
+
+        The code tells the answers of this server from those of its provider, in every dialect.
+        """
         return [
             (b"content-type", b"application/json"),
             (b"content-length", b"%d" % length),
             (b"x-should-retry", b"false"),
+            (REFUSAL_HEADER.encode(), self.code.encode()),
         ]
 
 

@@ -30,6 +30,7 @@ class CallFailed(GymError):
         """`resources_servers`, `responses_api_agents` or `responses_api_models`; None: unknown."""
         self.url_path = response.url_path
         self.status = response.status
+        self.headers = response.headers
         self.body = response.body.decode("utf-8", "replace")
         """What the server answered, as text, whole."""
         super().__init__(
