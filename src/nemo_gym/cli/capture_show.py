@@ -15,6 +15,7 @@ from nemo_gym.errors import UserMistake
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.observability.raw_lines import raw_lines
 from nemo_gym.records.model_call import ModelCallRecord, build
+from nemo_gym.records.retries import superseded_calls
 from nemo_gym.wire.transcript import Utterance, request_utterances, response_utterances
 
 __all__ = ["show"]
@@ -71,11 +72,12 @@ def _conversation(
     store: CaptureStore, rollout: str, records: list[ModelCallRecord | Damaged]
 ) -> Generator[str]:
     before: list[Utterance] = []
+    again = superseded_calls(r for r in records if isinstance(r, ModelCallRecord))
     for record in records:
         if isinstance(record, Damaged):
             yield click.style(f"-- damaged line: {record}", fg="red")
             continue
-        yield _headline(record)
+        yield _headline(record, again.get(record.call_index))
         asked = request_utterances(record.request or {})
         shown = _common(before, asked)
         if shown:
@@ -94,7 +96,7 @@ def _conversation(
         yield click.style("-- a call of this rollout is known to be missing", fg="red")
 
 
-def _headline(record: ModelCallRecord) -> str:
+def _headline(record: ModelCallRecord, tried_again_as: int | None) -> str:
     tokens = f"{_known(record.tokens_in)} → {_known(record.tokens_out)} tokens"
     facts = [
         f"call {record.call_index}",
@@ -108,6 +110,8 @@ def _headline(record: ModelCallRecord) -> str:
     line = click.style("── " + " · ".join(fact for fact in facts if fact), bold=True)
     if record.error_category:
         line += click.style(f" · {record.error_category}", fg="red", bold=True)
+    if tried_again_as is not None:
+        line += f" · tried again as call {tried_again_as}"
     return line
 
 
