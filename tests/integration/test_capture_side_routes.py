@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from starlette.types import ASGIApp
 
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
@@ -43,6 +44,7 @@ async def origin(
 ) -> AsyncGenerator[str]:
     """A server with capture on: in a run, or alone as `gym capture serve` has it."""
     store = CaptureStore(tmp_path)
+    app: ASGIApp
     if request.param == "model server":
         settings = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
         config = VLLMModelConfig(name="policy_model", base_url=provider.base_url, model="m")
