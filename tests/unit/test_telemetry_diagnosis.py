@@ -60,7 +60,7 @@ def but(**changes: float | None) -> Figures:
             but(machine_busy_share=0.99, admission_wait_share=0.8, provider_p50_s=8.0),
             "machine",
             "all cores of the machine 99 % busy; 5 % of the time spent waiting for a core",
-            "more concurrency would not help",
+            "more concurrency would only queue",
         ),
         (
             but(cpu_wait_share=0.4, cpu_share=0.1),
@@ -73,7 +73,7 @@ def but(**changes: float | None) -> Figures:
             but(cpu_wait_share=0.4, cpu_share=0.5, loop_lag_p99_ms=340, loop_lag_mean_ms=60),
             "machine",
             "40 % of the time spent waiting for a core; CPU 50 % of a core; loop lag p99 340 ms",
-            "too few cores",
+            "use more cores",
         ),
         (
             but(gc_share=0.22, loop_lag_p99_ms=90, cpu_share=0.95),

@@ -159,8 +159,8 @@ _RULES: tuple[_Rule, ...] = (
         "machine",
         lambda figures: _starved(figures) or _least("machine_busy_share", 0.95)(figures),
         ("machine_busy_share", "cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
-        "the machine has too few cores for what runs on it: run less beside it, or use more cores; "
-        "more concurrency would not help",
+        "the machine is full, more concurrency would only queue: run less beside it, or use more "
+        "cores",
     ),
     _Rule(
         "cpu",

@@ -23,7 +23,10 @@ _logger = logging.getLogger(__name__)
 SHUTDOWN_BUDGET_S = 2.0
 """How long the end of telemetry may take, whatever a collector does."""
 
-_INSTALL = "pip install '.[otel]' in the checkout that nemo_gym was installed from"
+_INSTALL = (
+    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http "
+    "opentelemetry-exporter-otlp-proto-grpc psutil   (the extra 'otel')"
+)
 
 
 class TelemetryHandle:
