@@ -103,3 +103,13 @@ def test_an_output_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
     assert ended.code == 2
     assert "nothing.jsonl" in ended.err
+
+
+def test_a_directory_is_no_output_and_no_rollouts_are_said(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+
+    folder = gym("eval", "aggregate", ".", cwd=tmp_path)
+    empty = gym("eval", "aggregate", "empty.jsonl", cwd=tmp_path)
+
+    assert (folder.code, "is a directory" in folder.err) == (2, True), folder.err
+    assert (empty.code, "there are no rollouts" in empty.err) == (0, True), empty.err

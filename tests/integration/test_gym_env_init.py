@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from nemo_gym.config.load import ConfigRequest, check_run_config
 from support.gym_command import gym
 
@@ -30,6 +32,15 @@ def test_a_new_environment_passes_its_own_tests_with_plain_pytest(tmp_path: Path
     assert "passed" in tested.stdout
     assert "python -m pytest resources_servers/word_count" in made.out
     assert "--agent word_count_simple_agent" in made.out
+
+
+@pytest.mark.parametrize("name", ["class", "1st", "two words", "../up", ""])
+def test_a_name_that_cannot_be_imported_is_refused(tmp_path: Path, name: str) -> None:
+    made = gym("env", "init", name, cwd=tmp_path)
+
+    assert made.code == 2
+    assert f"{name!r} cannot be the name of an environment" in made.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_new_environment_has_every_part_of_a_component(tmp_path: Path) -> None:

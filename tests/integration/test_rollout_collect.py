@@ -203,10 +203,16 @@ async def test_the_second_stop_ends_what_runs_as_cancelled(output: Path) -> None
     assert report.exit_code == 130
 
 
-async def test_a_run_of_no_rows_is_complete(output: Path) -> None:
-    report = await collect(output, [])
+@pytest.mark.parametrize(
+    ("rows", "limit", "said"), [(0, None, "the input has no rows"), (2, 0, "--limit is 0")]
+)
+async def test_a_run_of_no_rows_is_complete_and_says_so(
+    output: Path, rows: int, limit: int | None, said: str
+) -> None:
+    report = await collect(output, rows_of(rows), limit=limit)
 
     assert (report.planned, report.exit_code) == (0, 0)
+    assert report.warnings == (f"nothing was run: {said}",)
     assert lines_of(output) == []
 
 

@@ -120,3 +120,16 @@ def test_an_input_that_is_not_there_names_every_place_looked_in(tmp_path: Path) 
     assert "did you mean 'tasks.jsonl'?" in caught.value.what
     assert str(tmp_path / "task.jsonl") in (caught.value.where or "")
     assert str(builtin_root() / "task.jsonl") in (caught.value.where or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (".", "is a directory, not a file"),
+        ("/dev/null", "is a pipe or device, not a file"),
+        ("x" * 300, "there is no file"),
+    ],
+)
+def test_an_input_that_is_no_file_is_told_what_it_is(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UserMistake, match=said):
+        resolve_input_path(text, working_dir=tmp_path)

@@ -71,7 +71,7 @@ def run(group: click.Group, arguments: list[str]) -> int:
 
 def _said_of(error: Exception, arguments: list[str]) -> int:
     """Say what an error that nobody meant to raise comes from; return the exit code."""
-    mistake = surrounding_mistake()
+    mistake = surrounding_mistake(error)
     unwritten = reports_unwritten(error) if isinstance(error, OSError) else None
     if mistake is not None:
         _say(mistake)

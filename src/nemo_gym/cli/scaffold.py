@@ -1,6 +1,7 @@
 """The files of a new environment: a name in, paths and texts out. No I/O but reading templates."""
 
 import json
+import keyword
 import re
 from collections.abc import Mapping
 from importlib.resources import files
@@ -10,7 +11,10 @@ from nemo_gym.errors import UserMistake
 
 __all__ = ["NAME_RULE", "environment_files"]
 
-NAME_RULE = "use lower-case letters, digits and '_', beginning with a letter, like 'word_count'"
+NAME_RULE = (
+    "use lower-case letters, digits and '_', beginning with a letter, like 'word_count', "
+    "and no word of the Python language"
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _TEMPLATES = {
@@ -24,7 +28,7 @@ _SUMS: tuple[tuple[int, ...], ...] = ((5, 7), (12, 30), (8, 15, 4), (104, 96), (
 
 def environment_files(name: str) -> Mapping[str, str]:
     """Return the text of every file of the environment `name` by its path in the folder."""
-    if _NAME.fullmatch(name) is None:
+    if _NAME.fullmatch(name) is None or keyword.iskeyword(name):
         raise UserMistake(f"{name!r} cannot be the name of an environment", mend=NAME_RULE)
     words = {
         "name": name,

@@ -4,6 +4,7 @@ None of it can be relied on: a daemon closes its streams, a pipe's reader goes a
 removed while a shell stands in it.
 """
 
+import errno
 import os
 import select
 import sys
@@ -55,8 +56,15 @@ def refuse_odd_arguments(arguments: list[str]) -> None:
             )
 
 
-def surrounding_mistake() -> UserMistake | None:
-    """Return what is wrong with the working directory; None when nothing is."""
+def surrounding_mistake(error: Exception) -> UserMistake | None:
+    """Return what `error` comes of that is no bug: the working directory, a name; else None."""
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        name = str(error.filename)
+        return UserMistake(
+            f"a name is too long for a file: {name[:60]}…",
+            where="command line or configuration",
+            mend="use a shorter one",
+        )
     try:
         here = str(Path.cwd())
     except OSError:

@@ -5,6 +5,7 @@ A root is a folder that holds `resources_servers/`, `responses_api_agents/` or
 `--search-dir`, the working directory, roots of configuration files, the built-in components.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -133,20 +134,31 @@ def resolve_input_path(
         tried = [given]
     else:
         tried = [here / given, *(here / d / given for d in search_dirs), builtin_root() / given]
+    # The functions of os.path answer where those of Path raise: a name too long, no permission.
     for path in tried:
-        if path.is_file():
+        if os.path.isfile(path):
             return path
-    folder = next((path for path in tried if path.is_dir()), None)
-    if folder is not None:
+    other = next((path for path in tried if os.path.exists(path)), None)
+    if other is not None:
+        kind = "directory" if os.path.isdir(other) else "pipe or device"
         raise UserMistake(
-            f"{text} is a directory, not a file", where=str(folder), mend="name a file"
+            f"{text} is a {kind}, not a file",
+            where=str(other),
+            mend="name a file; it is read more than once",
         )
-    beside = [p.name for path in tried if path.parent.is_dir() for p in path.parent.iterdir()]
+    beside = [name for path in tried for name in _names_in(path.parent) if name != given.name]
     raise UserMistake(
         f"there is no file {text}{did_you_mean(nearest(given.name, beside))}",
         where=one_a_line(map(str, tried)),
         mend="check the path",
     )
+
+
+def _names_in(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _folders(parent: Path) -> Iterator[Path]:

@@ -52,6 +52,12 @@ def merge_outputs(outputs: Sequence[Path]) -> MergedRuns:
     distinct = tuple({path.resolve(): path for path in outputs}.values())
     aggregator, tasks, warnings = Aggregator(), _Tasks(), list[str]()
     for output in distinct:
+        if output.is_dir():
+            raise UserMistake(
+                f"the output {output} is a directory",
+                where=str(output),
+                mend="give the --output of a run",
+            )
         try:
             warnings += _add(RunFiles(output), aggregator, tasks)
         except OSError as error:
@@ -60,6 +66,8 @@ def merge_outputs(outputs: Sequence[Path]) -> MergedRuns:
                 where=str(error.filename or output),
                 mend="give the --output of a run",
             ) from error
+    if not aggregator.summaries():
+        warnings.append("there are no rollouts in what was given")
     reports = [report_of(summary, EnvironmentMetrics()) for summary in aggregator.summaries()]
     return MergedRuns(distinct, tuple(reports), tuple(warnings))
 
