@@ -66,6 +66,30 @@ def test_a_run_that_fails_throughout_has_no_mean() -> None:
     assert "reward" not in progress_text(progress, 1.0)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+async def test_a_terminal_shows_at_once_what_is_waited_for_and_nothing_of_it_after() -> None:
+    out = Terminal()
+
+    async with ProgressDisplay(out=out).waiting("starting 3 servers"):
+        during = out.getvalue()
+
+    assert during.endswith("starting 3 servers")
+    assert out.getvalue() == f"{during}\r\x1b[K"
+
+
+async def test_a_short_wait_leaves_nothing_in_a_file() -> None:
+    out = io.StringIO()
+
+    async with ProgressDisplay(out=out).waiting("starting 3 servers"):
+        await asyncio.sleep(0)
+
+    assert out.getvalue() == ""
+
+
 async def test_a_short_run_shows_nothing() -> None:
     out = io.StringIO()
 
@@ -174,6 +198,20 @@ def test_a_class_of_failures_is_told_with_an_example(
     assert example.startswith("  timeout, rollout 7-1: silent for 3 s ....")
     assert len(example) < 280
     assert "you stopped" not in out
+
+
+def test_logs_are_named_where_something_was_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "driver.log").touch()
+    print_report(_report(), None, tmp_path)
+    silent = capsys.readouterr().out
+
+    (tmp_path / "mcqa.log").write_text("WARNING: beware\n")
+    print_report(_report(), None, tmp_path)
+
+    assert "logs:" not in silent
+    assert f"logs:      {tmp_path}" in capsys.readouterr().out
 
 
 def test_a_resume_that_had_nothing_to_do_says_so(capsys: pytest.CaptureFixture[str]) -> None:

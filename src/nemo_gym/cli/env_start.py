@@ -94,6 +94,7 @@ def _announce(running: RunningServers, took_s: float) -> None:
         f"all {len(running.servers)} servers healthy in {took_s:.1f} s; "
         f"head server {running.head_url}; logs {running.log_dir}"
     )
+    click.echo("Ctrl-C or 'gym env stop' ends them")
 
 
 def _tell(line: str) -> None:

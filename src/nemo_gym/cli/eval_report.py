@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from textwrap import wrap
 
 import click
@@ -26,7 +27,9 @@ _MEAN = "mean/reward"
 _PASS = re.compile(r"(?P<kind>pass[@^])(?P<k>\d+)/(?P<field>.+)")
 
 
-def print_report(report: RunReport, diagnosis: str | None = None) -> None:
+def print_report(
+    report: RunReport, diagnosis: str | None = None, log_dir: Path | None = None
+) -> None:
     """Print the tables of a run, what went wrong, what slowed it down, and where the files are."""
     print_agents(report.agents)
     _print_failures(report)
@@ -42,6 +45,8 @@ def print_report(report: RunReport, diagnosis: str | None = None) -> None:
         click.echo(f"failures:  {report.files.failures}")
     click.echo(f"metrics:   {report.files.aggregate}")
     click.echo(f"manifest:  {report.files.manifest}")
+    if log_dir is not None and any(log.stat().st_size for log in log_dir.glob("*.log")):
+        click.echo(f"logs:      {log_dir}")
 
 
 def print_agents(agents: Sequence[AgentReport]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.asked import Asked
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.driver_entry import connected_driver
 from nemo_gym.cli.eval_report import print_report, report_document
 from nemo_gym.cli.interrupts import Interrupts
@@ -50,7 +51,7 @@ async def evaluate_until_ended(asked: Asked, config: RunConfig, inputs: tuple[Pa
             if asked.as_json:
                 print_json(report_document(report))
             else:
-                print_report(report, evaluation.diagnosis)
+                print_report(report, evaluation.diagnosis, evaluation.log_dir)
     for warning in report.warnings:
         click.secho(f"warning: {warning}", fg="yellow", bold=True, err=True)
     if evaluation.death is not None:
@@ -68,7 +69,9 @@ class _Evaluation:
     progress: Progress | None = None
     """None until rollouts begin."""
     diagnosis: str | None = None
-    """What slowed the run down, in words; None for a run too short to tell."""
+    """What slowed the run down, in words; None where nothing did, or it was too short to tell."""
+    log_dir: Path | None = None
+    """Where servers and driver log; None for servers of another process."""
     death: ServerDied | None = None
     """The server whose end ended the run."""
 
@@ -86,7 +89,12 @@ class _Evaluation:
                 one_process_each=self.asked.one_process_each,
                 output=str(run.files.output.absolute()),
             )
-            async with open_run(self.config, options, self.display.say) as running:
+            starting = f"starting {counted(len(self.config.servers), 'server')}"
+            async with contextlib.AsyncExitStack() as stack:
+                async with self.display.waiting(starting):
+                    running = await stack.enter_async_context(
+                        open_run(self.config, options, self.display.say)
+                    )
                 _refuse_problems(running)
                 return await self._collected(run, running)
 
@@ -120,7 +128,7 @@ class _Evaluation:
     async def _collected(self, run: PreparedRun, running: RunningServers) -> RunReport:
         """Collect while the servers live; the death of one for good ends the run."""
         await asyncio.to_thread(run.begin)
-        self.progress = progress_of(run)
+        self.progress, self.log_dir = progress_of(run), running.log_dir
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
         collecting = asyncio.ensure_future(
             collect_run(
@@ -154,7 +162,8 @@ async def _diagnosis(running: RunningServers, report: RunReport) -> str | None:
             snapshots += from_object(await read_head(running.head_url, "/figures"))
     except (TransportError, ValueError):
         return None
-    return str(diagnose_run(snapshots))
+    found = diagnose_run(snapshots)
+    return None if found.bottleneck == "none" else str(found)
 
 
 def _capture_dir(tree: Mapping[str, object]) -> Path | None:

@@ -1,6 +1,6 @@
 """A run's progress on stderr: one live line on a terminal, a plain line now and then elsewhere.
 
-Nothing is shown in the first two seconds: a short run needs no progress. Lines that others print
+A run shows nothing in its first two seconds: a short one needs no progress. Lines that others print
 meanwhile go above the live one.
 """
 
@@ -59,6 +59,12 @@ def progress_text(progress: Progress, elapsed_s: float) -> str:
     return " · ".join(parts)
 
 
+def _bar(progress: Progress) -> str:
+    done = progress.done_before + progress.ended
+    full = int(_BAR_CELLS * min(1.0, done / progress.total)) if progress.total else 0
+    return f"{'█' * full}{'░' * (_BAR_CELLS - full)}"
+
+
 class ProgressDisplay:
     """Shows one run's progress while its context is open."""
 
@@ -74,6 +80,17 @@ class ProgressDisplay:
         self._drawn = False
 
     @asynccontextmanager
+    async def waiting(self, text: str) -> AsyncGenerator[None]:
+        """Show what is waited for until the context ends."""
+        if self._live:
+            self._draw(text)
+        task = None if self._quiet else asyncio.create_task(self._wait(text, time.monotonic()))
+        try:
+            yield
+        finally:
+            await self._end(task)
+
+    @asynccontextmanager
     async def showing(
         self, progress: Progress, clock: Callable[[], float] = time.monotonic
     ) -> AsyncGenerator[None]:
@@ -82,12 +99,24 @@ class ProgressDisplay:
         try:
             yield
         finally:
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-            if self._drawn:
-                self._write(_CLEAR)
-                self._drawn = False
+            await self._end(task)
+
+    async def _end(self, task: "asyncio.Task[None] | None") -> None:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if self._drawn:
+            self._write(_CLEAR)
+            self._drawn = False
+
+    async def _wait(self, text: str, began: float) -> None:
+        await asyncio.sleep(_QUIET_S if self._live else _PLAIN_INTERVAL_S)
+        if not self._live:
+            self.say(text)
+            return
+        while True:
+            self._draw(f"{text} · {shown_duration(time.monotonic() - began)}")
+            await asyncio.sleep(_LIVE_INTERVAL_S)
 
     async def _show(self, progress: Progress, clock: Callable[[], float]) -> None:
         began = clock()
@@ -95,15 +124,12 @@ class ProgressDisplay:
         while True:
             text = progress_text(progress, clock() - began)
             if self._live:
-                self._draw(progress, text)
+                self._draw(f"{_bar(progress)} {text}")
             else:
                 self.say(text)
             await asyncio.sleep(_LIVE_INTERVAL_S if self._live else _PLAIN_INTERVAL_S)
 
-    def _draw(self, progress: Progress, text: str) -> None:
-        done = progress.done_before + progress.ended
-        full = int(_BAR_CELLS * min(1.0, done / progress.total)) if progress.total else 0
-        line = f"{'█' * full}{'░' * (_BAR_CELLS - full)} {text}"
+    def _draw(self, line: str) -> None:
         self._write(_CLEAR + line[: shutil.get_terminal_size().columns - 1])
         self._drawn = True
 
