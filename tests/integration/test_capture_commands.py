@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -186,3 +187,13 @@ def _peak_kb_of_ls(folder: Path) -> int:
     )
     assert ran.stdout.count("\n") == len(list(folder.iterdir()))
     return int(re.findall(r"VmHWM:\s+(\d+) kB", ran.stderr)[0])
+
+
+def test_a_port_that_is_taken_is_told_with_the_option_that_names_another(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        arguments = ("serve", "--upstream", "http://127.0.0.1:9", "--dir", "x", "--port", port)
+        ended = _gym(*arguments, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert "--port 0 takes a free one" in ended.stderr

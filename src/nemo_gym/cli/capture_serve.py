@@ -11,7 +11,7 @@ import click
 
 from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import example
-from nemo_gym.errors import ConfigMistake
+from nemo_gym.errors import ConfigMistake, PortInUse
 from nemo_gym.ids import RolloutId, parse_rollout_id
 
 __all__ = ["serve"]
@@ -105,7 +105,11 @@ async def _serve(
 
     store = CaptureStore(capture.directory)
     store.open_for_writing()
-    sock = bind_socket(*address)
+    try:
+        sock = bind_socket(*address)
+    except PortInUse as problem:
+        mend = "stop what holds the port, or give another --port; --port 0 takes a free one"
+        raise PortInUse(problem.what, where="--port", mend=mend) from None
     forwarder = Forwarder(provider_at(upstream, key))
     app = CaptureServer(forwarder, store, capture.name, body_limit=capture.body_limit)
     server = AppServer(app, sock, "capture_serve")
