@@ -241,6 +241,25 @@ def test_a_call_that_the_client_left_is_cancelled_with_its_phase_and_partial() -
     assert stored["response"]["choices"][0]["message"]["content"] == "par"
 
 
+@pytest.mark.parametrize(
+    ("statuses", "phase"),
+    [
+        ([], "before_headers"),
+        ([None], "before_headers"),
+        ([429], "before_headers"),
+        ([429, 200], "before_first_data"),
+    ],
+)
+def test_a_head_that_the_forwarder_kept_back_had_come(
+    statuses: list[int | None], phase: str
+) -> None:
+    led = Led()
+    led.tap.client_gone(101.0)
+    facts = CallFacts(attempts=[UpstreamAttempt(1.0, 2.0, status) for status in statuses])
+
+    assert _stored(led.end(), facts)["notes"]["phase"] == phase
+
+
 def test_an_application_that_raises_is_an_exception_unless_more_is_known() -> None:
     before, middle = Led(), Led()
     middle.start(JSON)

@@ -25,7 +25,7 @@ from nemo_gym.capture.body import TappedBody
 from nemo_gym.capture.error_category import error_category
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
 from nemo_gym.capture.hiding import Hider, credentials_of
-from nemo_gym.capture.tap import Tapped
+from nemo_gym.capture.tap import Phase, Tapped
 from nemo_gym.wire.embed import EmbeddedBody, embed
 from nemo_gym.wire.json import dumps, is_object, loads
 
@@ -179,9 +179,16 @@ def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
     if tapped.stream is not None:
         notes |= tapped.stream.notes
     if tapped.phase is not None:
-        notes["phase"] = tapped.phase.value
+        notes["phase"] = _phase(tapped.phase, facts).value
     notes |= _notes_on_bodies(tapped.request, tapped.response)
     return notes
+
+
+def _phase(phase: Phase, facts: CallFacts | None) -> Phase:
+    """Return how far the response was: the forwarder keeps a head back until data comes."""
+    status = facts.attempts[-1].status if facts is not None and facts.attempts else None
+    begun = status is not None and status < 400
+    return Phase.BEFORE_DATA if phase is Phase.BEFORE_HEADERS and begun else phase
 
 
 def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, object]:
