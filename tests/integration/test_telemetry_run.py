@@ -157,3 +157,15 @@ def test_no_metric_names_a_rollout_and_no_secret_is_sent(tmp_path: Path) -> None
     assert "planted-s3cret-key" not in metrics + "".join(map(str, received.traces))
     for rollout_id in ("0-0", "1-0", "2-0"):
         assert f'string_value: "{rollout_id}"' not in metrics
+
+
+def test_the_port_of_each_process_is_named_in_its_log_and_the_run_in_its_report(
+    tmp_path: Path,
+) -> None:
+    with provider_process(answer={"text": "done"}) as origin:
+        ended = run_counter(tmp_path, origin, "++telemetry.metrics.enabled=true", "--workers", "2")
+
+    [folder] = [line.split()[1] for line in ended.out.splitlines() if line.startswith("logs:")]
+    logged = "".join(path.read_text() for path in Path(folder).glob("*.log"))
+    for process in ("driver", "cell-0", "cell-1"):
+        assert f"{process} answers GET http://127.0.0.1:" in logged

@@ -5,6 +5,7 @@ The parent asks its children over the pipes they were started with, so a run nee
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from nemo_gym.telemetry.tracing import inject, tracer
 from nemo_gym.transport.server_client import propagate_with
 
 __all__ = ["ASK_FIGURES", "ASK_METRICS", "Ask", "ProcessTelemetry", "figures_of", "metrics_of"]
+
+logger = logging.getLogger(__name__)
 
 ASK_FIGURES = "figures"
 ASK_METRICS = "metrics"
@@ -45,6 +48,9 @@ class ProcessTelemetry:
         handle = start_telemetry(settings, service_name=service, instance=f"{run_id}/{process}")
         if tracer() is not None:
             propagate_with(inject)
+        if handle.scrape_url is not None:
+            # The kernel has chosen the port, so nobody knows it otherwise.
+            logger.info("%s answers GET %s", process, handle.scrape_url)
         return cls(process, handle)
 
     def observed_loop(self) -> AbstractAsyncContextManager[None]:
