@@ -103,3 +103,11 @@ def test_a_tab_is_answered_with_spaces() -> None:
         parse_document("a:\n\tb: 1\n", "f.yaml")
 
     assert "spaces, not tabs" in (caught.value.mend or "")
+
+
+def test_aliases_within_aliases_are_refused_before_they_fill_the_memory() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+
+    with pytest.raises(ConfigMistake, match="too many values"):
+        parse_document("\n".join(lines), "f.yaml")

@@ -84,6 +84,32 @@ def test_a_wrong_reference_is_one_mistake_at_its_place(text: str, says: str) -> 
     assert mistake.mend
 
 
+_GROWING: dict[str, tuple[dict[str, object], str]] = {
+    "texts": (
+        {"r0": "x" * 10} | {f"r{n}": f"${{r{n - 1}}}" * 2 for n in range(1, 40)},
+        "longer than 10,000,000 characters",
+    ),
+    "lists": (
+        {"r0": [1, 2]} | {f"r{n}": [f"${{r{n - 1}}}"] * 2 for n in range(1, 40)},
+        "larger than 500,000 values",
+    ),
+    "a chain": (
+        {"r0": 1} | {f"r{n}": f"${{r{n - 1}}}" for n in reversed(range(1, 2000))},
+        "too deep to follow",
+    ),
+    "nested": ({"x": "${a" * 500 + "}" * 500}, "too deep to follow"),
+}
+
+
+@pytest.mark.parametrize("case", _GROWING)
+def test_references_that_grow_without_bounds_are_a_mistake_in_seconds(case: str) -> None:
+    tree, says = _GROWING[case]
+
+    _, problems = _resolve(tree)
+
+    assert says in problems.found[0].what
+
+
 def test_a_missing_key_is_wanted_by_every_place_that_names_it() -> None:
     resolved, problems = _resolve({"x": "${gone}", "y": {"z": "${gone}"}})
 

@@ -32,6 +32,8 @@ _FLOAT = re.compile(
     r"|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _NULL = re.compile(r"~|null|Null|NULL|")
+_MOST_VALUES = 500_000
+"""Values of one document, aliases written out; ten lines of aliases can stand for billions."""
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
 _NESTED_TAGS = {f"{_TAG}map", f"{_TAG}seq"}
@@ -152,8 +154,12 @@ class _Builder:
         self._name = name
         self._lines = lines
         self._open: set[int] = set()
+        self._built = 0
 
     def build(self, node: yaml.Node, path: KeyPath) -> object:
+        self._built += 1
+        if self._built > _MOST_VALUES:
+            raise self._mistake("too many values", node, "do not repeat aliases within aliases")
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if node.tag not in _NESTED_TAGS:

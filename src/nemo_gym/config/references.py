@@ -24,6 +24,10 @@ from nemo_gym.errors import ConfigMistake
 
 __all__ = ["Resolved", "resolve"]
 
+_MOST_VALUES = 500_000
+_LONGEST_TEXT = 10_000_000
+"""Characters; forty lines that each repeat the one before could stand for terabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
@@ -76,6 +80,8 @@ class _Resolver:
     _done: dict[KeyPath, object] = field(default_factory=dict)
     _failed: set[KeyPath] = field(default_factory=set)
     _open: list[KeyPath] = field(default_factory=list)
+    _repeated: int = 0
+    """Values that references have put in other places, too."""
 
     def at(self, path: KeyPath) -> object:
         """Return the resolved value at a path that exists, None where it cannot be resolved."""
@@ -117,6 +123,12 @@ class _Resolver:
                     path,
                     "write ${key}, ${oc.env:VAR} or ${oc.env:VAR,default}; \\${ for a literal '${'",
                 ) from None
+            except RecursionError:
+                raise self._unresolved(
+                    f"{dotted(path)} holds references within references too deep to follow",
+                    path,
+                    "write the value out",
+                ) from None
         return raw
 
     def _below(self, path: KeyPath) -> object:
@@ -139,7 +151,27 @@ class _Resolver:
     def _parts(self, parts: Parts, path: KeyPath) -> object:
         if len(parts) == 1:
             return self._part(parts[0], path)
-        return "".join(self._as_text(self._part(part, path), path) for part in parts)
+        text = "".join(self._as_text(self._part(part, path), path) for part in parts)
+        if len(text) > _LONGEST_TEXT:
+            raise self._unresolved(
+                f"{dotted(path)} becomes longer than {_LONGEST_TEXT:,} characters",
+                path,
+                "do not repeat references within references",
+            )
+        return text
+
+    def _counted(self, value: object, path: KeyPath) -> object:
+        """Return a section or a list that a reference repeats, while there is room for it."""
+        if self._repeated > _MOST_VALUES:
+            raise _Unresolved  # said already
+        self._repeated += _size(value)
+        if self._repeated > _MOST_VALUES:
+            raise self._unresolved(
+                f"{dotted(path)} makes the configuration larger than {_MOST_VALUES:,} values",
+                path,
+                "do not repeat references within references",
+            )
+        return value
 
     def _part(self, part: str | KeyReference | ResolverCall, path: KeyPath) -> object:
         if isinstance(part, str):
@@ -168,7 +200,7 @@ class _Resolver:
         self.referenced.add(target)
         exists, _ = self.layers.get(target)
         if exists:
-            return self._at(target)
+            return self._counted(self._at(target), path)
         through = self._through_reference(target)
         if through is not None:
             return through[0]
@@ -265,7 +297,7 @@ class _Resolver:
         self.referenced.add(target)
         exists, _ = self.layers.get(target)
         if exists:
-            return self._at(target)
+            return self._counted(self._at(target), path)
         through = self._through_reference(target)
         if through is not None:
             return through[0]
@@ -277,3 +309,9 @@ _RESOLVERS: Mapping[str, Callable[[_Resolver, ResolverCall, KeyPath], object]] =
     "oc.env": _Resolver.env,
     "oc.select": _Resolver.select,
 }
+
+
+def _size(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_size, value.values()))
+    return 1 + sum(map(_size, value)) if isinstance(value, list) else 1
