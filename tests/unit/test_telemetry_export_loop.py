@@ -71,6 +71,23 @@ def test_an_export_that_hangs_is_cut_off_within_the_budget() -> None:
     assert took < 1.0
 
 
+def test_an_abort_that_hangs_itself_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    released = threading.Event()
+
+    def hang() -> None:
+        released.wait(30)
+
+    loop = ExportLoop("nowhere", 600, lambda: released.wait(30), abort=hang)
+    loop.flush(0.05)
+    begun = monotonic()
+    loop.stop(0.2)
+    took = monotonic() - begun
+    released.set()
+
+    assert took < 2.0
+    assert "does not reach nowhere (it does not answer)" in caplog.text
+
+
 def test_a_target_that_cannot_be_reached_is_named_once_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -72,8 +72,12 @@ class ExportLoop:
             self._stopping = True
             self._changed.notify_all()
         self._thread.join(budget_s * (0.1 if self.failing else 0.55))
-        self._abort()
-        self._thread.join(min(_AFTER_ABORT_S, max(0.0, deadline - monotonic())))
+        if self._thread.is_alive():
+            # Beside, since some exporters wait in their shutdown for the export that hangs.
+            threading.Thread(target=self._abort, daemon=True).start()
+            self._thread.join(min(_AFTER_ABORT_S, max(0.0, deadline - monotonic())))
+        else:
+            self._abort()
         if self._thread.is_alive():
             self._warn("it does not answer")
 
