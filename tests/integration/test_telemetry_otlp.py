@@ -275,6 +275,32 @@ handle.shutdown()
     assert outcomes == {"parent": ["rewarded"], "child": ["timeout"]}
 
 
+def test_spans_of_a_users_library_are_sent_too_under_ours() -> None:
+    program = """
+import sys
+from opentelemetry import trace
+from nemo_gym.telemetry.providers import start_telemetry
+from nemo_gym.telemetry.tracing import span
+users = trace.get_tracer("library")
+settings = {"traces": {"enabled": True}, "otlp": {"endpoint": sys.argv[1]}}
+for _ in range(2):
+    handle = start_telemetry(settings, service_name="s", instance="i")
+    with span("verify", root=True), users.start_as_current_span("sql"):
+        pass
+    handle.shutdown()
+with users.start_as_current_span("afterwards"):
+    pass
+"""
+    with http_collector() as received:
+        subprocess.run([sys.executable, "-c", program, received.endpoint], check=True, timeout=60)
+
+    spans = received.spans()
+    ours = {one.span_id: one for one in spans if one.name == "verify"}
+    theirs = [one for one in spans if one.name == "sql"]
+    assert (len(ours), len(theirs), len(spans)) == (2, 2, 4)
+    assert all(ours[one.parent_span_id].trace_id == one.trace_id for one in theirs)
+
+
 def test_missing_packages_are_named_with_the_command_that_installs_them() -> None:
     program = """
 import sys

@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 
 from nemo_gym.telemetry import observer
+from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.observer import (
     observe_app_event_loop,
     observe_event_loop,
@@ -74,3 +75,21 @@ async def test_a_forked_child_observes_nothing_and_may_begin_anew() -> None:
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert parent is not None
+
+
+async def test_an_observer_that_cannot_be_set_up_stops_no_app(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class NoMeter:
+        __slots__ = ()  # cannot be referred to weakly, so nothing can be kept for it
+
+    set_exporting(Exporting(NoMeter(), 1.0, count_tasks=False, flush=lambda: None))
+    try:
+        async with observe_event_loop("server"):
+            inside = request_counts()
+    finally:
+        set_exporting(None)
+
+    assert inside is None
+    assert "the event loop server is not observed" in caplog.text
+    assert observer._ACTIVE_LOOPS == 0
