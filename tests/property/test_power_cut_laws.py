@@ -66,9 +66,17 @@ def ids(store: CaptureStore, rollout: RolloutId) -> list[str]:
     return [row["model_call_id"] for row in rows if not isinstance(row, Damaged)]
 
 
-def record(root: Path, seed: int, cut_at: int, *, close: bool) -> tuple[Snapshot, Ledger]:
-    """Use a store and cut the power at operation `cut_at`, or at the end."""
-    disk, ledger = ForgetfulDisk(root, cut_at), Ledger()
+def record(
+    root: Path, seed: int, cut_at: int, *, close: bool, kind: str = "local"
+) -> tuple[Snapshot, Ledger]:
+    """Use a store and cut the power at operation `cut_at`, or at the end.
+
+    `kind` of file system: `local`, `network`, or `lockless` (a network one without locks).
+    """
+    disk, ledger = (
+        ForgetfulDisk(root, cut_at, local=kind == "local", lockless=kind == "lockless"),
+        Ledger(),
+    )
     disk.observe = ledger.copy
     store = CaptureStore(root / "captures", disk=disk, segment_bytes=4096)
     store.open_for_writing()
@@ -106,6 +114,28 @@ def test_what_was_let_go_is_there_after_a_power_cut(
         root.mkdir()
         snapshot, ledger = record(root, seed, cut_at, close=close)
         after = Path(folder) / "after"
+        snapshot.restore(root, after, rng if more else None)
+        store = CaptureStore(after / "captures")
+
+        check(store, ledger)
+        store.close()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(0, 2**20),
+    st.integers(1, 400),
+    st.booleans(),
+    st.sampled_from(["network", "lockless"]),
+)
+def test_what_was_let_go_is_there_after_a_power_cut_without_a_commit_log(
+    seed: int, cut_at: int, more: bool, kind: str
+) -> None:
+    rng = random.Random(seed)  # noqa: S311 - a repeatable test
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        root, after = Path(folder) / "before", Path(folder) / "after"
+        root.mkdir()
+        snapshot, ledger = record(root, seed, cut_at, close=False, kind=kind)
         snapshot.restore(root, after, rng if more else None)
         store = CaptureStore(after / "captures")
 

@@ -52,10 +52,33 @@ class Snapshot:
         size = rng.randint(len(synced), len(now))
         # Sectors reach the disk in any order; behind the old end only in order of the size.
         return b"".join(
-            (now if start >= len(synced) or rng.random() < 0.5 else synced)[start:end]
+            # What an old sector never held reads as zeros.
+            now[start:end]
+            if start >= len(synced) or rng.random() < 0.5
+            else synced[start:end].ljust(end - start, b"\0")
             for start in range(0, size, _SECTOR)
             for end in [min(start + _SECTOR, size)]
         )
+
+
+class NoLocks(FileLocks):
+    def lock_exclusive(self, fd: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    def lock_shared(self, fd: int) -> None:
+        raise OSError(errno.ENOSYS, "no locks here")
+
+    def try_exclusive(self, fd: int) -> bool:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    def unlock(self, fd: int) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    def hold_range(self, fd: int, start: int, length: int = 1) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    def is_held(self, fd: int, start: int = 0, length: int = 0) -> bool:
+        raise OSError(errno.ENOLCK, "no locks here")
 
 
 @dataclass
@@ -72,14 +95,19 @@ class ForgetfulDisk(Disk):
     cut_seen: list[object] = field(default_factory=list)
     boot: str = "the boot before the cut"
     observe: Callable[[], object] = lambda: None
+    local: bool = True
+    """Whether it is known to be a local file system."""
+    lockless: bool = False
 
     def __post_init__(self) -> None:
+        if self.lockless:
+            self.locks = NoLocks()
         self._mutex = threading.RLock()
         self._data: dict[tuple[Path, str], bytes] = {}
         self._names: dict[Path, set[str]] = {self.root: set()}
 
     def is_local(self, path: Path) -> bool:
-        return True
+        return self.local
 
     def page_cache_id(self) -> str | None:
         return self.boot
@@ -148,26 +176,6 @@ class ForgetfulDisk(Disk):
             if self.operations == self.cut_at:
                 self.cut_seen.append(self.observe())
                 self.snapshot = self.cut()
-
-
-class NoLocks(FileLocks):
-    def lock_exclusive(self, fd: int) -> None:
-        raise OSError(errno.ENOLCK, "no locks here")
-
-    def lock_shared(self, fd: int) -> None:
-        raise OSError(errno.ENOSYS, "no locks here")
-
-    def try_exclusive(self, fd: int) -> bool:
-        raise OSError(errno.ENOLCK, "no locks here")
-
-    def unlock(self, fd: int) -> None:
-        raise OSError(errno.ENOLCK, "no locks here")
-
-    def hold_range(self, fd: int, start: int, length: int = 1) -> None:
-        raise OSError(errno.ENOLCK, "no locks here")
-
-    def is_held(self, fd: int, start: int = 0, length: int = 0) -> bool:
-        raise OSError(errno.ENOLCK, "no locks here")
 
 
 class LocklessDisk(Disk):

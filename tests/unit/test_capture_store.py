@@ -296,3 +296,20 @@ def test_on_a_file_system_not_known_to_be_local_the_files_are_synced(tmp_path: P
         store.submit(row(A, "d")).result()
     assert store.is_incomplete(A)
     store.close()
+
+
+def test_a_folder_above_that_may_only_be_passed_through_is_no_obstacle(tmp_path: Path) -> None:
+    class PassThrough(FaultyDisk):
+        def sync_directory(self, path: Path) -> None:
+            if path == tmp_path:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            super().sync_directory(path)
+
+    for name, local in (("a", True), ("b", False)):
+        disk = PassThrough()
+        disk.local = local
+        store = CaptureStore(tmp_path / name, disk=disk)
+        store.submit(row(A, "c")).result()
+        store.close()
+
+        assert ids(store, A) == ["c"]

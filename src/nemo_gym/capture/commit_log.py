@@ -20,7 +20,7 @@ from nemo_gym.capture.log import (
 )
 from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.row import Row
-from nemo_gym.files.disk import Disk
+from nemo_gym.files.disk import Disk, sync_name
 from nemo_gym.files.forks import OPENING
 from nemo_gym.ids import RolloutId
 
@@ -60,8 +60,9 @@ class CommitLog:
         disk.sync(self._owner)
         # Small, so that a server starts at once; the next one is made beside the work.
         self._current = self._new_segment(self._segment_bytes // _FIRST_IS_SMALLER)
-        for folder in (layout.hidden, layout.directory, layout.directory.parent):
+        for folder in (layout.hidden, layout.directory):
             disk.sync_directory(folder)
+        sync_name(disk, layout.directory)
 
     def commit(self, rows: Sequence[Row]) -> int:
         """Make rows durable that are in their capture files; return the bytes. Raises `OSError`."""

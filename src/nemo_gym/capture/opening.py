@@ -11,7 +11,7 @@ from nemo_gym.capture.commit_log import CommitLog
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.rollout_files import RolloutFiles
 from nemo_gym.capture.writer import Writer, WriterParts
-from nemo_gym.files.disk import Disk
+from nemo_gym.files.disk import Disk, sync_name
 
 __all__ = ["open_writer"]
 
@@ -25,8 +25,7 @@ def open_writer(
 
     Raises `OSError` when the directory cannot be created or written.
     """
-    for folder in layout.folders:
-        disk.make_directory(folder)
+    _make_folders(layout, disk)
     _prove_writable(layout, disk, name)
     locks_work = claims.open()
     if not locks_work:
@@ -39,15 +38,34 @@ def open_writer(
         )
 
     def new_log() -> CommitLog:
-        for folder in layout.folders:
-            disk.make_directory(folder)
+        _make_folders(layout, disk)
         log = CommitLog(layout, disk, name, segment_bytes)
         log.open()
         return log
 
     files = RolloutFiles(layout, disk, own=None if locks_work else name)
     logged = locks_work and disk.is_local(layout.directory)
+    if not logged:
+        _sync_names(layout, disk)
     return Writer(WriterParts(layout, disk, files, claims, new_log if logged else None))
+
+
+def _make_folders(layout: Layout, disk: Disk) -> None:
+    """Make what is missing, durably: what lies in a folder is gone with the folder's name."""
+    directory = layout.directory
+    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    for folder in layout.folders:
+        disk.make_directory(folder)
+    for path in missing:
+        sync_name(disk, path)
+
+
+def _sync_names(layout: Layout, disk: Disk) -> None:
+    """Do for the names what opening a commit log does, where there is none."""
+    for folder in (layout.writers, layout.hidden, layout.directory):
+        if folder.exists():
+            disk.sync_directory(folder)
+    sync_name(disk, layout.directory)
 
 
 def _prove_writable(layout: Layout, disk: Disk, name: str) -> None:

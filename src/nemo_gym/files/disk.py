@@ -6,13 +6,14 @@ handed in and not a patch.
 """
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.files.locks import FileLocks
 from nemo_gym.files.systems import is_local
 
-__all__ = ["REAL_DISK", "Disk", "FileState"]
+__all__ = ["REAL_DISK", "Disk", "FileState", "sync_name"]
 
 # Every descriptor is closed on exec; Python sets it too, this is for those who read the flags.
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -147,3 +148,12 @@ def _sync_file_system(fd: int) -> None:
 
 
 REAL_DISK = Disk()
+
+
+def sync_name(disk: Disk, path: Path) -> None:
+    """Return once the name of `path` would survive a power cut, where that can be asked for.
+
+    The folder above may be one that this user may pass through and not read.
+    """
+    with suppress(PermissionError):
+        disk.sync_directory(path.parent)
