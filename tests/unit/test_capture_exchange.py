@@ -228,6 +228,17 @@ def test_a_body_has_the_category_that_it_tells(body: bytes, category: str | None
     assert _stored(_answered(body, dialect=RESPONSES))["error_category"] == category
 
 
+def test_a_key_that_an_error_repeats_is_not_stored_and_the_rest_is() -> None:
+    body = b'{"error":{"message":"Incorrect API key provided: sk-planted-1","code":401}}'
+    facts = CallFacts(secrets=frozenset({"sk-planted-1"}))
+
+    stored = _stored(_answered(body, status=401), facts)
+
+    assert "sk-planted-1" not in json.dumps(stored)
+    assert stored["response"]["error"]["code"] == 401
+    assert "Incorrect API key provided" in stored["response"]["error"]["message"]
+
+
 def test_a_call_that_the_client_left_is_cancelled_with_its_phase_and_partial() -> None:
     led = Led()
     led.start(SSE)

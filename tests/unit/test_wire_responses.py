@@ -224,6 +224,15 @@ def test_what_commands_print_grows_until_it_comes_whole() -> None:
     assert _output(*grown, whole)[0]["output"] == [printed, {"stderr": "no"}]
 
 
+def test_what_commands_print_is_text_and_nothing_else() -> None:
+    pieces = [
+        _in(0, "shell_call_output_content.delta", command_index=0, delta=delta)
+        for delta in ({"stdout": "a", "stderr": None}, {"stdout": 5}, "b", {"stdout": "c"})
+    ]
+
+    assert _output(*pieces)[0]["output"] == [{"stdout": "ac"}]
+
+
 def test_events_that_tell_nothing_of_an_item_make_none() -> None:
     assert _output(_in(0, "web_search_call.searching"), _in(1, "some.future.thing")) == []
 

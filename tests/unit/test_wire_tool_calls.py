@@ -84,6 +84,20 @@ def test_calls_that_share_index_zero_are_told_apart_by_id_and_name() -> None:
     assert [(c["id"], c["function"]["name"]) for c in calls] == [("a", "f"), ("b", "g")]
 
 
+def test_calls_that_share_an_id_are_told_apart_by_index() -> None:
+    calls = _calls(
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": 1, "id": "a", "function": {"name": "g", "arguments": '{"y"'}}],
+        [{"index": 0, "id": "a", "function": {"arguments": ":1}"}}],
+        [{"index": 1, "id": "a", "function": {"arguments": ":2}"}}],
+    )
+
+    assert [call["function"] for call in calls] == [
+        {"name": "f", "arguments": '{"x":1}'},
+        {"name": "g", "arguments": '{"y":2}'},
+    ]
+
+
 def test_whole_calls_that_share_index_zero_and_an_empty_id_are_told_apart() -> None:
     calls = _calls(
         [{"index": 0, "id": "", "function": {"name": "f", "arguments": '{"x":1}'}}],
