@@ -3,7 +3,7 @@
 Says after every chunk how far a client is that reads the same bytes line by line.
 """
 
-from nemo_gym.wire.dialects.base import Assembled, Dialect, StreamState
+from nemo_gym.wire.dialects.base import LONGEST_SIGN, Assembled, Dialect, StreamState
 from nemo_gym.wire.sse import Event, EventParser
 
 __all__ = ["StreamReader", "looks_like_events"]
@@ -11,6 +11,9 @@ __all__ = ["StreamReader", "looks_like_events"]
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 _LONGEST_FIELD = 6
 _MARK = b"\xef\xbb\xbf"
+_OPEN, _ENDED = StreamState.OPEN, StreamState.ENDED
+# Some thirty chunks of a Chat stream, read in a fifth of a millisecond.
+_TOGETHER = 8192
 
 
 def looks_like_events(head: bytes, *, last: bool) -> bool | None:
@@ -25,29 +28,81 @@ def looks_like_events(head: bytes, *, last: bool) -> bool | None:
 
 
 class StreamReader:
-    """Parser and assembler of one stream."""
+    """Parser and assembler of one stream.
 
-    __slots__ = ("_assembler", "_data_since", "_parser", "_state", "first_data_at")
+    Chunks that cannot be of its end wait until there are `together` bytes of them. Read one by one
+    among the other work of a server, capturing a chunk costs 26 us; read together, 19.
+    """
 
-    def __init__(self, dialect: Dialect) -> None:
+    __slots__ = (
+        "_assembler",
+        "_data_since",
+        "_edge",
+        "_parser",
+        "_signed",
+        "_state",
+        "_together",
+        "_waiting",
+        "first_data_at",
+    )
+
+    def __init__(self, dialect: Dialect, *, together: int = _TOGETHER) -> None:
         self.first_data_at: float | None = None
         """Time of the chunk in which the first event with data began: no comment, no ping."""
         self._parser = EventParser()
         self._assembler = dialect.assembler()
-        self._state = StreamState.OPEN
+        self._state = _OPEN
         self._data_since: float | None = None
+        self._together = together
+        self._waiting = bytearray()
+        self._edge = b""
+        self._signed = False
+        """Whether the event under way may be one that ends the stream."""
 
     @property
     def content_complete(self) -> bool:
         """Whether all content has come, though the terminal event may not have."""
+        self._catch_up()
         return self._assembler.content_complete
 
     def feed(self, chunk: bytes, now: float) -> StreamState:
         """Take the next bytes, received at `now`. What comes after the end is not taken."""
-        assembler = self._assembler
-        if assembler.state is StreamState.ENDED:
-            return StreamState.ENDED
-        parser = self._parser
+        if self._state is _ENDED:
+            return _ENDED
+        window = self._edge + chunk
+        self._edge = window[-LONGEST_SIGN:]
+        if self._assembler.may_end(window):
+            self._signed = True
+        waiting = self._waiting
+        if self.first_data_at is not None and self._state is _OPEN and not self._signed:
+            waiting += chunk
+            if len(waiting) < self._together:
+                return _OPEN
+            chunk = b""
+        if waiting:
+            chunk = bytes(waiting) + chunk
+            waiting.clear()
+        return self._read(chunk, now)
+
+    def finish(self) -> Assembled:
+        """Say that no more will come; return what the stream amounts to. Call it once."""
+        self._catch_up()
+        cut = bool(self._parser.partial)
+        for event in self._parser.finish():
+            self._assembler.feed(event, cut=cut)
+        if self._assembler.carried_data and self.first_data_at is None:
+            self.first_data_at = self._data_since
+        return self._assembler.finish()
+
+    def _catch_up(self) -> None:
+        """Read what waits. None of it is the first data or the end, so no time is needed."""
+        if self._waiting:
+            chunk = bytes(self._waiting)
+            self._waiting.clear()
+            self._read(chunk, 0.0)
+
+    def _read(self, chunk: bytes, now: float) -> StreamState:
+        assembler, parser = self._assembler, self._parser
         events = parser.feed(chunk)
         if self.first_data_at is None:
             self._look_for_data(events, now)
@@ -56,18 +111,10 @@ class StreamReader:
                 assembler.feed(event)
         if parser.name is None and not parser.data:
             self._state = assembler.state
+            self._signed = self._signed and bool(parser.partial)
         elif b"\n" in chunk or b"\r" in chunk:
             self._state = assembler.lines(parser.name, parser.data)
         return self._state
-
-    def finish(self) -> Assembled:
-        """Say that no more will come; return what the stream amounts to. Call it once."""
-        cut = bool(self._parser.partial)
-        for event in self._parser.finish():
-            self._assembler.feed(event, cut=cut)
-        if self._assembler.carried_data and self.first_data_at is None:
-            self.first_data_at = self._data_since
-        return self._assembler.finish()
 
     def _look_for_data(self, events: list[Event], now: float) -> None:
         """Feed `events` and note when the first one with data began."""

@@ -53,6 +53,10 @@ class Assembled:
     """Codes for what a reader must know, e.g. `unparsed_events: 2`."""
 
 
+LONGEST_SIGN = 32
+"""No sign of an event that ends a stream is longer, in bytes."""
+
+
 class Assembler(ABC):
     """Events of one stream in, one response object out; incremental.
 
@@ -70,7 +74,15 @@ class Assembler(ABC):
     STOPPING_NAMES: frozenset[bytes] = frozenset()
     """Names on an `event` line after which clients wait for nothing more, not even data."""
 
+    _signs: tuple[bytes, ...] = ()
+
     __slots__ = ("_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
+
+    def __init_subclass__(cls) -> None:
+        # A letter may also be written as an escape, and then anything may be in there.
+        signs = {*cls.ENDING_NAMES, *cls.ENDING_MARKS, *cls.STOPPING_NAMES, b"[DONE]", b"\\u00"}
+        longer = {a for a in signs for b in signs if a != b and b in a}
+        cls._signs = tuple(sorted(signs - longer))
 
     def __init__(self) -> None:
         self.state = StreamState.OPEN
@@ -108,6 +120,16 @@ class Assembler(ABC):
                 self._take(value, kind)
             except RecursionError:  # nested deeper than values can be compared and joined
                 self._unparsed += 1
+
+    def may_end(self, text: bytes) -> bool:
+        """Say whether these bytes of the stream may be of an event that ends it; no is certain.
+
+        A sign may be cut, so `text` begins with the last `LONGEST_SIGN` bytes that came before.
+        """
+        for sign in self._signs:  # noqa: SIM110 - a generator costs twice as much, for each chunk
+            if sign in text:
+                return True
+        return False
 
     def lines(self, name: bytes | None, data: Sequence[bytes]) -> StreamState:
         """Return the state for a client that acts on lines, not waiting for the blank one.
