@@ -65,6 +65,7 @@ async def test_what_comes_while_the_disk_works_shares_one_sync(
     sink: RolloutSink, files: dict[str, CountedFile]
 ) -> None:
     output = files["x.jsonl"]
+    opened = output.syncs
     output.may_sync.clear()
     first = asyncio.ensure_future(sink.keep("output", b"first"))
     await asyncio.to_thread(output.appended.wait, 10)
@@ -73,7 +74,7 @@ async def test_what_comes_while_the_disk_works_shares_one_sync(
     output.may_sync.set()
     await asyncio.gather(first, *others)
 
-    assert (len(output.lines), output.syncs) == (101, 2)
+    assert (len(output.lines), output.syncs - opened) == (101, 2)
     sink.close()
 
 
@@ -136,3 +137,23 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
 def _made(path: Path) -> Path:
     path.write_text("")
     return path
+
+
+async def test_both_files_are_synced_before_the_first_row_so_that_no_row_needs_more_files(
+    sink: RolloutSink, files: dict[str, CountedFile]
+) -> None:
+    assert [file.syncs for file in files.values()] == [1, 1]
+    sink.close()
+
+
+def test_a_disk_whose_first_sync_fails_is_told_before_anything_runs() -> None:
+    broken = CountedFile()
+
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    broken.sync = refuse  # type: ignore[method-assign]
+    with pytest.raises(OutputUnusable, match="Too many open files") as raised:
+        RolloutSink(Path("x.jsonl"), Path("f.jsonl"), open_file=lambda _: broken)
+
+    assert "ulimit -n" in (raised.value.mend or "")

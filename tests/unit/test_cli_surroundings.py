@@ -1,13 +1,14 @@
 """What a command says when the ground under it is gone."""
 
 import os
+import resource
 from pathlib import Path
 
 import click
 import pytest
 
 from nemo_gym.cli import main as cli
-from nemo_gym.cli.surroundings import reports_unwritten
+from nemo_gym.cli.surroundings import allow_open_files, reports_unwritten
 
 
 def _run(command: click.Command, *arguments: str) -> int:
@@ -54,6 +55,19 @@ def test_a_bug_in_a_directory_whose_name_is_no_text_is_put_down_to_that(
 
     assert _run(writes) == 2
     assert "is not UTF-8 text" in capsys.readouterr().err
+
+
+def test_a_process_takes_as_many_open_files_as_it_may() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        allow_open_files()
+        taken = resource.getrlimit(resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert taken[0] >= min(soft, 65_536)
+    assert taken[1] == hard
 
 
 def test_a_disk_error_that_is_not_of_printing_is_a_bug_as_any_other(

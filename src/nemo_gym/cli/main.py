@@ -14,6 +14,7 @@ import nemo_gym
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.lazy import LazyGroup
 from nemo_gym.cli.surroundings import (
+    allow_open_files,
     give_streams,
     reader_is_gone,
     refuse_odd_arguments,
@@ -40,6 +41,7 @@ gym = click.version_option(nemo_gym.__version__, prog_name="gym", message="%(pro
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
     give_streams()
+    allow_open_files()
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run(gym, given))
 

@@ -6,14 +6,17 @@ removed while a shell stands in it.
 
 import errno
 import os
+import resource
 import select
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
 from nemo_gym.errors import GymError, UserMistake
 
 __all__ = [
+    "allow_open_files",
     "give_streams",
     "reader_is_gone",
     "refuse_odd_arguments",
@@ -21,6 +24,7 @@ __all__ = [
     "surrounding_mistake",
 ]
 
+_OPEN_FILES = 65_536
 _PRINTERS = (f"{os.sep}click{os.sep}", f"{os.sep}rich{os.sep}")
 
 
@@ -43,6 +47,15 @@ def give_streams() -> None:
         # A name in a report that the terminal's encoding lacks is no reason to lose the report.
         if hasattr(stream, "reconfigure") and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def allow_open_files() -> None:
+    """Take as many open files as the system permits: each rollout under way needs a few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):  # the system may permit less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def refuse_odd_arguments(arguments: list[str]) -> None:

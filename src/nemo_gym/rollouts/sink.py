@@ -72,6 +72,8 @@ class RolloutSink:
         for kind, path in self._paths.items():
             try:
                 self._files[kind] = open_file(path)
+                # Whatever a first sync needs is had now, not when a thousand sockets are open.
+                self._files[kind].sync()
             except OSError as error:
                 self._close_files()
                 raise _unusable(path, error) from error
