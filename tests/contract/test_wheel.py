@@ -71,7 +71,7 @@ def test_the_command_and_the_type_marker_are_there(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (points,) = [n for n in archive.namelist() if n.endswith("entry_points.txt")]
 
-        assert "gym = nemo_gym.cli.main:main" in archive.read(points).decode()
+        assert "gym = nemo_gym.cli.entry:main" in archive.read(points).decode()
         assert "nemo_gym/py.typed" in archive.namelist()
 
 
