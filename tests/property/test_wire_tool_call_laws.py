@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym.wire.dialects import CHAT
@@ -73,6 +73,10 @@ def calls_of(*deltas: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(f["name"], f["arguments"]) for f in functions]
 
 
+@example(
+    [("f", "{}"), ("g", "{}"), ("f", "{}")],
+    Habits("none", "zero", 0, named_each=False, opens_empty=True, size=1),
+)
 @given(_CALLS, _HABITS)
 def test_calls_that_come_one_after_another_are_told_apart(
     calls: list[tuple[str, str]], habits: Habits

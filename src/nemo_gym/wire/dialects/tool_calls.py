@@ -81,8 +81,9 @@ class _Sign(NamedTuple):
                     return None if self._begins_after(call) else call
             elif call.index == self.place:
                 # One index for every call: another call begins with an id, or after a whole one.
-                another = self.id is not None and call.id and self.name
-                if not another and not (self.id is None and self._begins_after(call)):
+                if self.id is None:
+                    return None if self._begins_after(call) else call
+                if not (call.id and self.name):
                     return call
         last = calls[-1] if calls else None
         if last is not None and last.index is None and self.id is None:
