@@ -26,6 +26,7 @@ __all__ = [
     "StoredExchange",
     "capture_files",
     "files_of_rollout",
+    "load_line",
     "model_call_ids",
     "read_file",
     "read_rollout",
@@ -138,7 +139,7 @@ def _decode(
     path: Path, number: int, offset: int, body: bytes, torn: bool
 ) -> StoredExchange | Damaged:
     try:
-        value = _loads(body)
+        value = load_line(body)
     except (ValueError, RecursionError) as error:
         return Damaged(path, number, offset, len(body), f"not JSON: {error}", torn=torn)
     if not isinstance(value, dict):
@@ -146,7 +147,8 @@ def _decode(
     return value
 
 
-def _loads(body: bytes) -> object:
+def load_line(body: bytes) -> object:
+    """Return the JSON value of a stored line; raises `ValueError` or `RecursionError`."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -11,6 +11,7 @@ from nemo_gym.capture.reading import files_of_rollout
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.files.append import read_locked
 from nemo_gym.files.disk import REAL_DISK, Disk
+from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.replace import replace_file
 from nemo_gym.ids import parse_rollout_id
 from nemo_gym.observability.raw_lines import RawLine, lines_in
@@ -44,17 +45,22 @@ def repair_rollout(store: CaptureStore, rollout_id: str, disk: Disk = REAL_DISK)
 def _repair_file(path: Path, folder: Path, disk: Disk) -> Repaired | None:
     fd = disk.open_append(path)
     try:
-        with disk.locks.exclusive(fd):
-            lines = list(lines_in(path, read_locked(disk, fd, lock=False)))
-            bad = [line for line in lines if not is_row(line)]
-            if not bad:
-                return None
-            aside = _move_aside(bad, folder, path, disk)
-            good = b"".join(line.body + b"\n" for line in lines if is_row(line))
-            # Only once the damaged bytes are safe elsewhere does the file lose them.
-            replace_file(path, good, disk=disk)
-            return Repaired(path, len(bad), sum(len(line.body) for line in bad), aside)
+        try:
+            disk.locks.lock_exclusive(fd)
+        except OSError as error:
+            if not says_no_locks(error):
+                raise
+        lines = list(lines_in(path, read_locked(disk, fd, lock=False)))
+        bad = [line for line in lines if not is_row(line)]
+        if not bad:
+            return None
+        aside = _move_aside(bad, folder, path, disk)
+        good = b"".join(line.body + b"\n" for line in lines if is_row(line))
+        # Only once the damaged bytes are safe elsewhere does the file lose them.
+        replace_file(path, good, disk=disk)
+        return Repaired(path, len(bad), sum(len(line.body) for line in bad), aside)
     finally:
+        # Closing lets go of the lock.
         disk.close(fd)
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from nemo_gym.capture.marks import marked_rollouts
+from nemo_gym.capture.reading import load_line
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.observability.raw_lines import RawLine, raw_lines
-from nemo_gym.wire.json import loads_object
+from nemo_gym.wire.json import is_object
 from nemo_gym.wire.usage import token_stats, usage_of
 
 __all__ = ["RolloutSummary", "is_row", "summarize", "summarize_all"]
@@ -78,12 +79,12 @@ def summarize(store: CaptureStore, rollout_id: str) -> RolloutSummary:
 
 
 def is_row(line: RawLine) -> bool:
-    """Say whether a line is a whole row: a JSON object with its end."""
-    return line.ended and _decoded(line.body) is not None
+    """Say whether a line is a whole row: a JSON object, with its end or, at the last, without."""
+    return _decoded(line.body) is not None
 
 
 def _add(summary: RolloutSummary, line: RawLine) -> None:
-    row = _decoded(line.body) if line.ended else None
+    row = _decoded(line.body)
     if row is None:
         # Without its end under a live claim it is "not yet", not damage.
         summary.damaged += 0 if summary.pending and not line.ended else 1
@@ -102,10 +103,19 @@ def _add(summary: RolloutSummary, line: RawLine) -> None:
 
 def _decoded(body: bytes) -> _Row | None:
     try:
+        if not body.isascii():
+            body.decode()  # the decoder does not look into what it skips
         return _DECODER.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # A field of another type than expected, or JSON that only a lenient decoder takes.
-        return _Row() if loads_object(body) is not None else None
+        return _Row() if _is_object(body) else None
+
+
+def _is_object(body: bytes) -> bool:
+    try:
+        return is_object(load_line(body))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _sum(total: int | None, value: int | None) -> int | None:
