@@ -104,6 +104,24 @@ async def test_what_would_end_the_process_ends_one_request_only(ends: BaseExcept
         await half.read()
 
 
+async def test_a_call_that_a_stopping_server_cuts_off_is_a_lost_connection() -> None:
+    working = asyncio.Event()
+
+    async def works(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        working.set()
+        await asyncio.get_running_loop().create_future()
+
+    transport = _walled(works)
+    calling = asyncio.ensure_future(transport.send(Call("POST", "/run")))
+    await working.wait()
+
+    await transport.aclose()
+    reply = await calling
+
+    assert reply.status == 503
+    assert b'"failure_class":"connection"' in await reply.read()
+
+
 async def test_an_exception_in_the_middle_of_a_response_breaks_the_connection() -> None:
     async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})

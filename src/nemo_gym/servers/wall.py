@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.servers.failures import Failure, failure_body
 from nemo_gym.servers.raw import send_json
 
 __all__ = ["Answer", "FailureWall"]
@@ -43,7 +44,13 @@ class FailureWall:
 
         try:
             await self.app(scope, receive, noted_send)
-        except (asyncio.CancelledError, GeneratorExit):
+        except asyncio.CancelledError:
+            # The server stops; a client that went away is the guard's business.
+            if not started:
+                said = f"{self.server_name} was stopped while it worked on this call"
+                await send_json(send, 503, failure_body(Failure("connection", said)))
+            raise
+        except GeneratorExit:
             raise
         except BaseException as exc:
             # `sys.exit()` in a verifier, too: it would end the event loop, and every rollout.
