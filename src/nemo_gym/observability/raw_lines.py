@@ -1,6 +1,6 @@
 """The bytes of capture files, line by line, as they lie on the disk."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import parse_rollout_id
 
-__all__ = ["RawLine", "lines_in", "raw_lines", "read_bytes"]
+__all__ = ["RawLine", "lines_in", "lines_of_files", "raw_lines", "read_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,12 @@ class RawLine:
 
 def raw_lines(store: CaptureStore, rollout_id: str) -> Generator[RawLine]:
     """Yield every line of a rollout that is not blank; raises `InvalidRolloutId`."""
-    for path in files_of_rollout(store.layout, parse_rollout_id(rollout_id)):
+    return lines_of_files(files_of_rollout(store.layout, parse_rollout_id(rollout_id)))
+
+
+def lines_of_files(paths: Iterable[Path]) -> Generator[RawLine]:
+    """Yield every line of these files that is not blank, one file held at a time."""
+    for path in paths:
         try:
             data = read_bytes(path)
         except FileNotFoundError:

@@ -6,16 +6,18 @@ file is held at a time.
 
 import re
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from nemo_gym.capture.marks import marked_rollouts
-from nemo_gym.capture.reading import load_line
+from nemo_gym.capture.reading import files_of_rollout, load_line
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.observability.raw_lines import RawLine, raw_lines
+from nemo_gym.ids import parse_rollout_id
+from nemo_gym.observability.raw_lines import RawLine, lines_of_files
 from nemo_gym.wire.json import is_object
 from nemo_gym.wire.usage import token_stats, usage_of
 
@@ -62,17 +64,25 @@ _NUMBER = re.compile(r"(\d+)")
 
 def summarize_all(store: CaptureStore) -> Generator[RolloutSummary]:
     """Yield a summary of every rollout that has rows or is known to lack one, in natural order."""
-    known = {*store.rollouts(), *marked_rollouts(store.layout)}
-    for rollout_id in sorted(known, key=_natural):
-        yield summarize(store, rollout_id)
+    files: dict[str, list[Path]] = {name: [] for name in marked_rollouts(store.layout)}
+    for file in store.files():
+        if file.size:
+            files.setdefault(file.rollout_id, []).append(file.path)
+    for rollout_id in sorted(files, key=_natural):
+        yield _summary(store, rollout_id, sorted(files[rollout_id]))
 
 
 def summarize(store: CaptureStore, rollout_id: str) -> RolloutSummary:
     """Return the summary of one rollout; raises `InvalidRolloutId`."""
+    files = files_of_rollout(store.layout, parse_rollout_id(rollout_id))
+    return _summary(store, rollout_id, files)
+
+
+def _summary(store: CaptureStore, rollout_id: str, files: Iterable[Path]) -> RolloutSummary:
     summary = RolloutSummary(rollout_id)
     summary.pending = store.is_pending(rollout_id)
     summary.incomplete = store.is_incomplete(rollout_id)
-    for line in raw_lines(store, rollout_id):
+    for line in lines_of_files(files):
         summary.size_bytes += len(line.body) + line.ended
         _add(summary, line)
     return summary
