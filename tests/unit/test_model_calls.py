@@ -167,6 +167,20 @@ def test_a_capture_that_cannot_be_read_at_all_is_a_gap(tmp_path: Path) -> None:
     ]
 
 
+def test_a_record_whose_id_is_none_gets_a_gap_and_keeps_its_reward(tmp_path: Path) -> None:
+    record = {"_ng_rollout_id": "../etc", "reward": 1.0}
+    merged = merge_model_call_capture_into_record(dict(record), [tmp_path])
+
+    assert merged["reward"] == 1.0
+    attached = merged["ng_model_call_capture"]
+    assert attached["rollout_id"] == "../etc"
+    assert attached["metrics"]["num_calls"] == 0
+    assert attached["gaps"] == [
+        {"code": "model_call_capture_unreadable", "detail": "InvalidRolloutId"}
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_rollout_is_found_in_whichever_directory_has_it(tmp_path: Path) -> None:
     second = CaptureStore(tmp_path / "b")
     keep(second, EXCHANGE)

@@ -15,7 +15,7 @@ from typing import Any, Optional
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import CaptureDamaged, ConfigMistake, GymError
 from nemo_gym.files.jsonl import Damaged
-from nemo_gym.ids import rollout_id_of_record
+from nemo_gym.ids import ROLLOUT_ID_KEY, rollout_id_of_record
 from nemo_gym.records.model_call import PAYLOAD_FIELDS, ModelCallRecord, build
 from nemo_gym.records.totals import aggregate
 from nemo_gym.wire.content import as_arguments, tool_calls_and_reasoning
@@ -157,10 +157,13 @@ def merge_model_call_capture_into_record(
     known. Raw payloads are left out unless `include_payloads` is true. A record without a rollout
     id, or a run without capture, is left as it is. Blocks on files: keep it off the event loop.
     """
-    rollout_id = rollout_id_of_record(record)
-    if rollout_id is None or not capture_dirs:
+    if not capture_dirs:
         return record
+    rollout_id: str | None = str(record.get(ROLLOUT_ID_KEY))
     try:
+        rollout_id = rollout_id_of_record(record)
+        if rollout_id is None:
+            return record
         calls, gaps = _evidence(rollout_id, capture_dirs)
     except (OSError, GymError) as error:
         logger.warning("capture: rollout %s cannot be read: %r", rollout_id, error)
