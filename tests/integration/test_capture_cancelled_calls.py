@@ -41,8 +41,13 @@ def falls_silent_after(sent: list[bytes]) -> Behaviour:
     if not body:
         return Behaviour(hang="before_head")
     kind = "text/event-stream"
-    pieces = {"piece_size": len(body), "cut_after": 1}
-    return Behaviour(body=body + b"data: ", content_type=kind, hang="mid_body", **pieces)
+    return Behaviour(
+        body=body + b"data: ",
+        content_type=kind,
+        hang="mid_body",
+        piece_size=len(body),
+        cut_after=1,
+    )
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_a_wrong_reference_is_one_mistake_at_its_place(text: str, says: str) -> 
 
 _GROWING: dict[str, tuple[dict[str, object], str]] = {
     "texts": (
-        {"r0": "x" * 10} | {f"r{n}": f"${{r{n - 1}}}" * 2 for n in range(1, 40)},
+        {"r0": "x" * 10, **{f"r{n}": f"${{r{n - 1}}}" * 2 for n in range(1, 40)}},
         "longer than 10,000,000 characters",
     ),
     "lists": (
