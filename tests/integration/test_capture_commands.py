@@ -135,6 +135,40 @@ async def test_tail_prints_the_last_calls(captured: Path) -> None:
     assert printed.count("\n") == 1
 
 
+def test_tail_follows_calls_as_they_come_whole_until_interrupted(tmp_path: Path) -> None:
+    def row(text: str) -> str:
+        content = [{"type": "text", "text": text}]
+        return json.dumps({"dialect": "messages", "response": {"content": content}}) + "\n"
+
+    old, new = (tmp_path / f"{name}.capture.jsonl" for name in ("0-0", "1-0"))
+    old.write_text(row("first"))
+    process = subprocess.Popen(
+        [GYM, "capture", "tail", "-f", "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = [process.stdout.readline()]
+    with old.open("a") as file:
+        file.write(row("second")[:20])
+        file.flush()
+        new.write_text(row("third"))
+        said.append(process.stdout.readline())
+        file.write(row("second")[20:])
+    said.append(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=10)
+
+    assert [(line.split()[0], line.split()[-1]) for line in said] == [
+        ("0-0", "first"),
+        ("1-0", "third"),
+        ("0-0", "second"),
+    ]
+    assert (rest, "Traceback" in err) == ("", False)
+    assert process.returncode == 130
+
+
 async def test_repair_moves_damage_aside_and_loses_no_good_row(captured: Path) -> None:
     path = captured / "all-others.capture.jsonl"
     first, second = path.read_bytes().splitlines(keepends=True)
