@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.errors import ConnectionLost
 from nemo_gym.ids import RolloutId
 from nemo_gym.observability.model_calls import await_model_call_capture_quiescence
 from nemo_gym.runtime.capture_server import CaptureServer, provider_at
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.serve import AppServer, bind_socket
+from nemo_gym.transport.base import Call
+from nemo_gym.transport.http import HttpTransport
 from support.provider import Answer, Behaviour, Provider, serve_provider
 from support.provider_bodies import events_of
 
@@ -105,6 +108,26 @@ async def test_the_providers_call_is_cancelled_and_the_row_says_how_far_it_was(
     assert (row["latency_ttft_ms"] is None) == (phase in {"before_headers", "before_first_data"})
     if phase == "before_terminal":
         assert _text(row) == ANSWER.text
+
+
+async def test_a_body_that_breaks_off_after_some_of_it_passed_is_a_lost_connection(
+    provider: Provider, port: int, tmp_path: Path
+) -> None:
+    """A body that comes so slowly that it is passed on before it is whole."""
+    half = b'{"id":"resp_1","output":[' + b" " * 40
+    slow = Behaviour(body=half, piece_size=24, piece_delay_s=1.1, close="mid_body", cut_after=2)
+    provider.script(slow)
+    transport = HttpTransport(f"http://127.0.0.1:{port}")
+    reply = await transport.send(Call("POST", "/ng-rollout/0-0/v1/responses", [], b"{}"))
+    with pytest.raises(ConnectionLost):
+        await reply.read()
+    await transport.aclose()
+
+    assert await await_model_call_capture_quiescence("0-0", [tmp_path])
+    (row,) = CaptureStore(tmp_path).read("0-0")
+    assert isinstance(row, dict)
+    assert (row["status_code"], row["error_category"]) == (200, "connection")
+    assert row["response_raw"].encode() == half[:48]
 
 
 def _text(row: dict[str, Any]) -> str:

@@ -340,7 +340,10 @@ def _dialect_under(path: bytes) -> Dialect | None:
 def _note_break(facts: CallFacts | None, problem: TransportError) -> None:
     if facts is None:
         return
-    if facts.attempts:
-        facts.attempts[-1].error = f"{type(problem).__name__}: {problem}"
+    last = facts.attempts[-1] if facts.attempts else None
+    if last is not None:
+        last.error = f"{type(problem).__name__}: {problem}"
     if isinstance(problem, CallTimeout):
         facts.error_category = "timeout"
+    elif last is not None and last.status is not None and last.status < 400:
+        facts.error_category = "connection"
