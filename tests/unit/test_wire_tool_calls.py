@@ -110,6 +110,14 @@ def test_whole_calls_that_share_index_zero_and_an_empty_id_are_told_apart() -> N
     ]
 
 
+def test_a_name_cut_in_two_is_one_name_even_within_one_delta() -> None:
+    head = {"index": 1, "id": "a", "function": {"name": "get_"}}
+    tail = {"index": 1, "function": {"name": "weather", "arguments": "{}"}}
+
+    for calls in (_calls([head, tail]), _calls([head], [tail])):
+        assert [c["function"] for c in calls] == [{"name": "get_weather", "arguments": "{}"}]
+
+
 def test_a_name_that_comes_again_after_all_arguments_is_no_call_of_its_own() -> None:
     [call] = _calls(
         [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}],

@@ -95,7 +95,7 @@ class _Sign(NamedTuple):
     def _begins_after(self, call: _Call) -> bool:
         """Say whether it belongs to a call of its own, now that `call` has all its arguments."""
         renamed = bool(self.name) and self.name != call.name
-        if renamed and call.named_in == self.delta:
+        if renamed and call.named_in == self.delta and call.id is None:
             return True
         if renamed or (self.argues and (self.name or call.named_again)):
             return call.whole()
