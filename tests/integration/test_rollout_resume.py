@@ -156,6 +156,7 @@ async def test_a_change_is_refused_and_named(output: Path, change: Row, said: st
         {**TREE, "policy_model": {"port": 2, "temperature": 0.5}},
         {**TREE, "head_server": {"port": 12000}},
         {**TREE, "telemetry": {"metrics": {"enabled": True}}},
+        {**TREE, "responses_create_params": {}},  # as of servers that run already
     ],
 )
 async def test_where_and_how_it_runs_may_change(output: Path, tree: Row) -> None:

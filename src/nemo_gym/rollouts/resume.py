@@ -171,7 +171,7 @@ def _flattened(
 ) -> dict[tuple[str, ...], object]:
     flat: dict[tuple[str, ...], object] = {}
     for key, value in tree.items():
-        if is_object(value) and value:
+        if is_object(value):  # an empty section says nothing
             flat |= _flattened(value, (*at, key))
         else:
             flat[(*at, key)] = value
