@@ -1,6 +1,7 @@
 """What an installed wheel has: `gym`, the built-in components, and no other top-level package."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -52,8 +53,11 @@ def test_the_only_top_level_package_is_nemo_gym(wheel: Path) -> None:
 
 
 def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    git = shutil.which("git")
+    if git is None:
+        pytest.skip("git is not here")
     listed = subprocess.run(
-        ["git", "ls-files", "src/nemo_gym"],  # noqa: S607 - wherever git is
+        [git, "ls-files", "src/nemo_gym"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -36,8 +36,8 @@ ID = RolloutId("7-1")
 
 
 def _needs(client: Client) -> pytest.MarkDecorator:
-    reason = f"{client.name} is not installed; scripts/ci-tools does it"
-    return pytest.mark.skipif(not client.program.exists(), reason=reason)
+    reason = f"{client.name} cannot run here; scripts/ci-tools installs it"
+    return pytest.mark.skipif(not client.runs_here(), reason=reason)
 
 
 def _each(*clients: Client) -> pytest.MarkDecorator:

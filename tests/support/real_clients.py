@@ -7,6 +7,7 @@ writes down who was asked for. The pinned programs come from `scripts/ci-tools`.
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -82,6 +83,14 @@ class Client:
     @property
     def program(self) -> Path:
         return _PROGRAMS / self.name
+
+    def runs_here(self) -> bool:
+        """Say whether it is installed, and what it is a script for."""
+        if not self.program.exists():
+            return False
+        with self.program.open("rb") as file:
+            is_script = file.read(2) == b"#!"
+        return not is_script or shutil.which("node") is not None
 
     def start(self, url: str, folder: Path, world: OutsideWorld) -> "subprocess.Popen[str]":
         """Start it in `folder`/work; `url` is an origin, with or without a rollout prefix."""
