@@ -148,7 +148,7 @@ def test_a_diagnosis_reads_as_evidence_then_advice() -> None:
 
     assert said == (
         "rollouts waited 61 % of the time for admission; provider p50 4.1 s; loop lag p99 3 ms; "
-        "32 active: raise --concurrency"
+        "32 active: raise --concurrency, if the provider can take more"
     )
 
 

@@ -191,7 +191,7 @@ _RULES: tuple[_Rule, ...] = (
         "admission",
         _least("admission_wait_share", 0.3),
         ("admission_wait_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
-        "raise --concurrency",
+        "raise --concurrency, if the provider can take more",
     ),
     _Rule(
         "provider",
