@@ -44,9 +44,13 @@ def test_these_are_not(status: int) -> None:
     assert not RetryRule().retries(status)
 
 
-def test_the_defaults_outlast_ten_seconds_of_refusals_however_the_dice_fall() -> None:
+@pytest.mark.parametrize("asked_s", [None, 0.0, 0.1, 1.0, 3.0, 9.0])
+def test_the_defaults_outlast_ten_seconds_of_refusals_however_the_dice_fall(
+    asked_s: float | None,
+) -> None:
     rule, elapsed, tries = RetryRule(), 0.0, 1
-    while (wait := rule.wait_s(tries=tries, elapsed_s=elapsed, jitter=0.0)) is not None:
+    while wait := rule.wait_s(tries=tries, elapsed_s=elapsed, jitter=0.0, asked_s=asked_s):
+        assert wait >= (asked_s or 0)
         elapsed += wait
         tries += 1
 

@@ -44,12 +44,12 @@ class RetryRule:
         """
         if tries >= self.tries:
             return None
-        if asked_s is None:
-            # The exponent is bounded so that the power stays a float.
-            longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(tries - 1, 60))
-            wait = longest * (0.5 + 0.5 * jitter)
-        else:
-            wait = asked_s + jitter * min(asked_s * _SPREAD, _SPREAD_LIMIT_S)
+        # The exponent is bounded so that the power stays a float.
+        longest = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(tries - 1, 60))
+        wait = longest * (0.5 + 0.5 * jitter)
+        if asked_s is not None:
+            # Who asks for a second each time would have used up every try within seconds.
+            wait = max(wait, asked_s + jitter * min(asked_s * _SPREAD, _SPREAD_LIMIT_S))
         return wait if elapsed_s + wait <= self.total_s else None
 
 
