@@ -18,7 +18,6 @@ fdatasync of 4 KB in the capture directory, measured between the runs. `--peers`
 """
 
 import argparse
-import asyncio
 import json
 import os
 import re
@@ -37,10 +36,7 @@ from pathlib import Path
 
 import uvloop
 from forward import Running, nginx_before, started
-
-from nemo_gym.errors import TransportError
-from nemo_gym.transport.base import Call
-from nemo_gym.transport.http import HttpTransport
+from load import make_calls, request_bytes
 
 HERE = Path(__file__).resolve().parent
 CHAT = "/v1/chat/completions"
@@ -129,34 +125,16 @@ def cpu_s(server: Running) -> float:
 
 async def load(origin: str, prefixed: bool, scenario: Scenario, calls: int) -> Figures:
     """Make the calls, so many at a time; the CPU is left at 0."""
-    headers = [(b"authorization", f"Bearer {LITELLM_KEY}".encode())]
-    headers.append((b"content-type", b"application/json"))
-    transport, body, waits, failed = HttpTransport(origin), scenario.body(), [], 0
-    numbers = iter(range(calls))
-
-    async def worker(wait_s: float) -> None:
-        nonlocal failed
-        await asyncio.sleep(wait_s)
-        for number in numbers:
-            path = f"/ng-rollout/{number % ROLLOUTS}-0{CHAT}" if prefixed else CHAT
-            began = time.perf_counter()
-            try:
-                reply = await transport.send(Call("POST", path, headers, body))
-                whole = await reply.read()
-                failed += reply.status != 200 or not whole
-            except TransportError:
-                failed += 1
-            waits.append((time.perf_counter() - began) * 1000)
-
+    headers = (f"authorization: Bearer {LITELLM_KEY}", "content-type: application/json")
+    prefixes = [f"/ng-rollout/{n}-0" for n in range(ROLLOUTS)] if prefixed else [""]
+    body = scenario.body()
+    requests = [request_bytes(prefix + CHAT, body, *headers) for prefix in prefixes]
     began = time.perf_counter()
-    # Callers of a slow provider are spread over its delay, not marched in step.
-    spread = scenario.delay_s / scenario.in_flight
-    await asyncio.gather(*(worker(n * spread) for n in range(scenario.in_flight)))
+    made = await make_calls(origin, requests, calls, scenario.in_flight, scenario.delay_s)
     took = time.perf_counter() - began
-    await transport.aclose()
-    waits.sort()
+    waits = sorted(made.waits_ms)
     p50, p99 = waits[len(waits) // 2], waits[len(waits) * 99 // 100]
-    return Figures(0.0, 0.0, calls / took, p50, p99, failed)
+    return Figures(0.0, 0.0, calls / took, p50, p99, made.failed + calls - len(waits))
 
 
 def run(server: Running, prefixed: bool, scenario: Scenario, calls: int) -> Figures:

@@ -78,7 +78,7 @@ def nginx_before(origin: str) -> Generator[Running]:
         conf.write_text(
             f"daemon off; worker_processes 1; pid {folder}/pid; error_log stderr crit;\n"
             "events { worker_connections 8192; }\n"
-            "http { access_log off; keepalive_requests 1000000;\n"
+            "http { access_log off; keepalive_requests 1000000; client_body_buffer_size 1m;\n"
             f"upstream p {{ server {origin.removeprefix('http://')}; keepalive 512;"
             " keepalive_requests 1000000; }\n"
             f"server {{ listen 127.0.0.1:{port} backlog=4096; location / {{\n"
