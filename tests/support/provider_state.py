@@ -25,7 +25,7 @@ __all__ = [
 
 Moment = Literal["before_head", "after_head", "mid_body"]
 
-_STREAM = re.compile(rb'(?<!\\)"stream"\s*:\s*true')
+_TRUE = re.compile(rb"\s*:\s*true")
 _MODEL = re.compile(rb'(?<!\\)"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -173,7 +173,7 @@ class Provider:
             return [b'{"error":{"message":"Incorrect API key: ' + request.key.encode() + b'"}}']
         if b.body is not None:
             return [b.body]
-        key = (dialect, b.answer, _STREAM.search(request.body) is not None)
+        key = (dialect, b.answer, _asks_for_stream(request.body))
         if (template := self._rendered.get(key)) is None:
             made = events_of if key[2] else lambda d, a: [json_of(d, a)]
             template = self._rendered[key] = made(dialect, b.answer)
@@ -183,6 +183,16 @@ class Provider:
         return [
             piece.replace(ID.encode(), number).replace(MODEL.encode(), model) for piece in template
         ]
+
+
+def _asks_for_stream(body: bytes) -> bool:
+    """Say whether the body asks for events; it is not parsed, so that answering costs little."""
+    at = body.find(b'"stream"')
+    while at >= 0:
+        if body[at - 1 : at] != b"\\" and _TRUE.match(body, at + len(b'"stream"')):
+            return True
+        at = body.find(b'"stream"', at + 1)
+    return False
 
 
 def behaviour_of(value: dict[str, object]) -> Behaviour:
