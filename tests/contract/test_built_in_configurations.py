@@ -1,17 +1,20 @@
 """The configurations that come with the product are right, and its rooms agree on their keys."""
 
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel
 
 from nemo_gym.config.check_root import known_root_keys
-from nemo_gym.config.components import builtin_root, list_components
-from nemo_gym.config.fields import RUNTIME_FIELDS
+from nemo_gym.config.components import Component, builtin_root, list_components
+from nemo_gym.config.fields import RUNTIME_FIELDS, fields_in_source
 from nemo_gym.config.load import ConfigRequest, check_run_config
+from nemo_gym.config.resolved import ServerInstance
 from nemo_gym.config.schema import TelemetrySettings
-from nemo_gym.config.typed import field_types
+from nemo_gym.config.typed import Bounds, field_types
+from nemo_gym.servers.load import load_server_class
 from nemo_gym.telemetry.settings import TelemetryOptions
 
 _KEYS = known_root_keys()
@@ -25,7 +28,7 @@ COMPONENTS = [c for kind in ("resources_servers", "responses_api_agents", "respo
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_every_environment_runs_with_every_model(
+def test_every_environment_is_configured_with_every_model(
     tmp_path: Path, environment: str, model: str
 ) -> None:
     request = ConfigRequest(
@@ -67,6 +70,31 @@ def test_an_unknown_setting_of_a_model_server_is_a_mistake(tmp_path: Path, model
 
     (mistake,) = check_run_config(request)
     assert f"nothing reads {place}.no_such_setting" in mistake.what
+
+
+@pytest.mark.parametrize("component", COMPONENTS, ids=lambda c: f"{c.kind}/{c.name}")
+def test_limits_and_fixed_lists_are_checked_before_a_component_is_imported(
+    component: Component,
+) -> None:
+    instance = ServerInstance("x", component.kind, component.name, component.folder)
+    config = load_server_class(instance).model_fields["config"].annotation
+    assert isinstance(config, type)
+    assert issubclass(config, BaseModel)
+
+    read = fields_in_source(instance).types
+    for name, info in config.model_fields.items():
+        limits = {
+            key: value
+            for said in info.metadata
+            for key in ("ge", "gt", "le", "lt")
+            if (value := getattr(said, key, None)) is not None
+        }
+        if limits:
+            (found,) = getattr(read[name], "__metadata__", ())
+            assert {k: v for k, v in asdict(found).items() if v is not None} == limits
+            assert isinstance(found, Bounds)
+        if get_origin(info.annotation) is Literal:
+            assert get_args(read[name]) == get_args(info.annotation)
 
 
 def test_the_page_of_the_configuration_names_every_key() -> None:

@@ -107,7 +107,9 @@ def test_an_unknown_key_is_told_what_was_meant(tmp_path: Path, override: str, sa
     ("override", "said"),
     [
         ("++observability_enabled=maybe", "must be true or false, and is 'maybe'"),
-        ("++head_server.port=99999", "which is no port"),
+        ("++head_server.port=99999", "a whole number from 0 to 65535"),
+        ("++mcqa.resources_servers.mcqa.grading_mode=words", "one of 'letter', "),
+        ("++policy_model.responses_api_models.openai_model.max_tries=0", "from 1 up, and is 0"),
         ("++policy_model.responses_api_models.openai_model.max_tries=three", "a whole number"),
         ("++observability_enabled=true", "model_call_capture_dir is not set"),
         ("++model_call_capture_dir=captures", "is not absolute"),

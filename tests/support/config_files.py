@@ -33,14 +33,16 @@ policy_api_key: sk-planted-key
 policy_model_name: some-name
 """
 MCQA_APP = """\
-from typing import ClassVar, Optional
+from typing import ClassVar, Literal, Optional
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 
 class Config(BaseModel):
     entrypoint: str = "app.py"
-    max_tries: int = 1
+    max_tries: int = Field(default=1, ge=1)
+    style: Literal["letter", "word"] = "letter"
+    weights: list[int] = []
     grader: Optional[str] = None
     strict: bool = False
     KIND: ClassVar[str] = "x"

@@ -1,12 +1,14 @@
 """Reading the settings of a component from its source, without running it."""
 
 from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 
 from nemo_gym.config.components import builtin_root
 from nemo_gym.config.fields import fields_in_source
 from nemo_gym.config.resolved import ServerInstance
+from nemo_gym.config.typed import Bounds
 
 HEAD = "from pydantic import BaseModel, ConfigDict, Field\n"
 
@@ -38,12 +40,125 @@ class Server(BaseModel):
         "b": float,
         "c": str | None,
         "d": bool | None,
-        "e": list,
+        "e": list[str],
         "f": dict,
         "g": object,
         "h": object,
         "i": object,
     }
+
+
+def test_limits_and_fixed_lists_are_part_of_the_type(tmp_path: Path) -> None:
+    (tmp_path / "resources_servers" / "x").mkdir(parents=True)
+    (tmp_path / "resources_servers" / "x" / "modes.py").write_text(
+        "from enum import Enum\nfrom typing import Literal\nMode = Literal['a', 'b']\n"
+        "class Kind(Enum):\n    ONE = 'one'\n    TWO = 'two'\n"
+        "class Level(int, Enum):\n    LOW = 1\n"
+    )
+    app = """
+from modes import Kind, Level, Mode as Way
+
+class Config(BaseModel):
+    a: int = Field(default=1, ge=1)
+    b: float | None = Field(None, gt=0, le=2.5)
+    c: Annotated[int, Field(ge=-1, description="x")] = 0
+    d: Literal["x", "y"] = "x"
+    e: Way | None = None
+    f: Kind = Kind.ONE
+    g: list[Level] = []
+    h: PositiveInt = 1
+    i: Union[int, Literal["auto"]] = Field("auto", lt=9)
+    j: typing.Literal[1, 2] = 1
+
+class Server(BaseModel):
+    config: Config
+"""
+    found = fields_in_source(_component(tmp_path, app))
+
+    assert found.types == {
+        "a": Annotated[int, Bounds(ge=1)],
+        "b": Annotated[float | None, Bounds(gt=0, le=2.5)],
+        "c": Annotated[int, Bounds(ge=-1)],
+        "d": Literal["x", "y"],
+        "e": Literal["a", "b"] | None,
+        "f": Literal["one", "two"],
+        "g": list[Literal[1]],
+        "h": Annotated[int, Bounds(gt=0)],
+        "i": Annotated[int | Literal["auto"], Bounds(lt=9)],
+        "j": Literal[1, 2],
+    }
+
+
+UNKNOWN = {
+    "computed-limit": "a: int = Field(ge=LEAST)",
+    "computed-value": "a: Literal[NAME]",
+    "validator-that-makes-a-value": "a: Annotated[int, BeforeValidator(read)]",
+    "field-that-validates": "a: Annotated[int, Field(discriminator='x')]",
+    "enum-of-computed-values": "a: Automatic",
+    "enum-that-takes-more": "a: Lenient",
+    "class": "a: Other",
+    "alias-of-itself": "a: Ring",
+    "validator-before": "a: int\n    @field_validator('a', mode='before')\n    def b(cls, v): ...",
+    "validator-of-old": "a: int\n    @validator('a', pre=True)\n    def b(cls, v): ...",
+    "model-validator": "a: int\n    @model_validator(mode='before')\n    def b(cls, v): ...",
+}
+
+
+@pytest.mark.parametrize("line", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_may_be_right_is_not_judged(tmp_path: Path, line: str) -> None:
+    app = f"""
+class Automatic(StrEnum):
+    A = auto()
+
+class Lenient(Enum):
+    A = "a"
+    def _missing_(cls, value): ...
+
+class Other: ...
+
+Ring = Ring
+
+class Config(BaseModel):
+    {line}
+
+class Server(BaseModel):
+    config: Config
+"""
+    found = fields_in_source(_component(tmp_path, app)).types["a"]
+
+    assert found in {object, int}
+    assert (found is int) == ("LEAST" in line)
+
+
+def test_a_validator_that_comes_after_leaves_the_type_as_it_is(tmp_path: Path) -> None:
+    app = (
+        "class C(BaseModel):\n    a: int\n    @field_validator('a')\n    def b(cls, v): ...\n"
+        "class S:\n    config: C\n"
+    )
+
+    assert fields_in_source(_component(tmp_path, app)).types == {"a": int}
+
+
+def test_dialects_are_those_that_the_class_of_the_entrypoint_declares(tmp_path: Path) -> None:
+    app = """
+class S(BaseModel):
+    SERVED_DIALECTS: ClassVar[tuple[str, ...]] = ("chat", "messages")
+    CALLED_DIALECTS = ["responses"]
+"""
+    found = fields_in_source(_component(tmp_path, app))
+
+    assert found.served_dialects == {"chat", "messages"}
+    assert found.called_dialects == {"responses"}
+
+
+def test_dialects_that_only_a_base_of_another_file_declares_are_not_known(tmp_path: Path) -> None:
+    app = """
+from nemo_gym.responses_api_models.anthropic_model.app import AnthropicModel
+
+class S(AnthropicModel):
+    pass
+"""
+    assert fields_in_source(_component(tmp_path, app)).served_dialects is None
 
 
 def test_fields_of_bases_are_found_through_imports(tmp_path: Path) -> None:

@@ -77,23 +77,57 @@ OVERRIDES = {
     ),
     "wrong-type-int": (
         "head_server.port=abc",
-        "must be a whole number or null, and is 'abc'",
+        "must be a whole number from 0 to 65535 or null, and is 'abc'",
         "whole number",
     ),
     "bool-is-no-number": (
         "head_server.port=true",
-        "must be a whole number or null, and is true",
+        "must be a whole number from 0 to 65535 or null, and is true",
         "whole",
     ),
     "wrong-type-text": ("policy_model_name=4", "must be text or null, and is 4", "in quotes"),
     "wrong-type-section": ("++telemetry=on", "telemetry must be a section of keys", "section"),
     "wrong-type-of-a-server-setting": (
         f"++{MCQA}.max_tries=many",
-        f"{MCQA}.max_tries must be a whole number, and is 'many'",
+        f"{MCQA}.max_tries must be a whole number from 1 up, and is 'many'",
         "whole number",
     ),
     "wrong-type-of-a-runtime-setting": (f"++{MCQA}.port=x", f"{MCQA}.port must be", "whole number"),
-    "port-out-of-range": ("head_server.port=70000", "head_server.port is 70000", "65535"),
+    "port-out-of-range": (
+        "head_server.port=70000",
+        "from 0 to 65535 or null, and is 70000",
+        "0 to",
+    ),
+    "port-of-a-server-out-of-range": (
+        f"++{MCQA}.port=-1",
+        "must be a whole number from 0",
+        "65535",
+    ),
+    "number-below-its-limit": (
+        f"++{MCQA}.max_tries=0",
+        f"{MCQA}.max_tries must be a whole number from 1 up, and is 0",
+        "from 1 up",
+    ),
+    "word-outside-a-fixed-list": (
+        f"++{MCQA}.style=wrod",
+        f"{MCQA}.style must be one of 'letter', 'word', and is 'wrod'",
+        "one of 'letter', 'word'",
+    ),
+    "one-wrong-of-a-list": (
+        f"++{MCQA}.weights=[1, x]",
+        f"{MCQA}.weights must be a list (a whole number each), and is a list with 'x'",
+        "a whole number each",
+    ),
+    "interval-of-nothing": (
+        "++telemetry.metrics.sample_interval_s=0",
+        "must be a number above 0, and is 0",
+        "above 0",
+    ),
+    "share-above-all": (
+        "++telemetry.traces.sample_ratio=1.5",
+        "must be a number from 0 to 1, and is 1.5",
+        "0 to 1",
+    ),
     "capture-without-a-directory": (
         "++observability_enabled=true",
         "model_call_capture_dir is not set",
@@ -101,8 +135,8 @@ OVERRIDES = {
     ),
     "captured-bodies-of-nothing": (
         "++model_call_capture_max_body_bytes=0",
-        "model_call_capture_max_body_bytes is 0, which keeps nothing",
-        "256 MiB",
+        "model_call_capture_max_body_bytes must be a whole number from 1 up, and is 0",
+        "from 1 up",
     ),
     "ring": (
         "++policy_base_url=${policy_base_url}",
@@ -161,7 +195,7 @@ FILES = {
     ),
     "wrong-type": (
         "\n\nhead_server: {port: x}\n",
-        "must be a whole number or null",
+        "must be a whole number from 0 to 65535 or null",
         "extra.yaml:3",
     ),
     "relative-capture-directory": (

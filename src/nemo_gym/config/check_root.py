@@ -24,31 +24,20 @@ def check_root(tree: dict[str, object], layers: Layers, problems: Problems) -> N
     before = len(problems.found)
     _check_section(RootSettings, tree, (), layers, problems)
     if len(problems.found) == before:
-        _check_ports(tree, layers, problems)
         _check_capture(tree, layers, problems)
-        _check_body_limit(tree, layers, problems)
 
 
 def wrong_type(path: KeyPath, value: object, expected: object, layers: Layers) -> dict[str, str]:
     """Return what, where and how to mend for a value of the wrong type; no secret is shown."""
-    shown = "a value" if is_secret_key(path[-1]) else _shown(value)
+    shown = "a value" if is_secret_key(path[-1]) else _shown(value, expected)
     mend = f"give {dotted(path)} {describe(expected)}"
-    if isinstance(value, int | float) and not isinstance(value, bool) and expected_text(expected):
+    if isinstance(value, int | float) and not isinstance(value, bool) and _fits("x", expected):
         mend = f"write the value of {dotted(path)} in quotes"
     return {
         "what": f"{dotted(path)} must be {describe(expected)}, and is {shown}",
         "where": f"{layers.origin(path)} ({dotted(path)})",
         "mend": mend,
     }
-
-
-def expected_text(expected: object) -> bool:
-    """Return whether text would do."""
-    try:
-        coerce("x", expected)
-    except WrongType:
-        return False
-    return True
 
 
 def _check_section(
@@ -72,18 +61,6 @@ def _check_section(
             problems.add(**wrong_type(here, value, expected, layers))
 
 
-def _check_ports(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
-    head = tree.get("head_server")
-    port = head.get("port") if isinstance(head, dict) else None
-    if isinstance(port, int) and not 0 <= port <= 65535:
-        path = ("head_server", "port")
-        problems.add(
-            f"head_server.port is {port}, which is no port",
-            where=f"{layers.origin(path)} (head_server.port)",
-            mend="use a number from 1 to 65535",
-        )
-
-
 def _check_capture(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
     enabled, folder = tree.get("observability_enabled"), tree.get("model_call_capture_dir")
     if enabled and not folder:
@@ -100,17 +77,6 @@ def _check_capture(tree: Mapping[str, object], layers: Layers, problems: Problem
         )
 
 
-def _check_body_limit(tree: Mapping[str, object], layers: Layers, problems: Problems) -> None:
-    key = "model_call_capture_max_body_bytes"
-    limit = tree.get(key)
-    if isinstance(limit, int) and limit < 1:
-        problems.add(
-            f"{key} is {limit}, which keeps nothing of a body",
-            where=f"{layers.origin((key,))} ({key})",
-            mend="give a number of bytes from 1 up, or leave it out for 256 MiB",
-        )
-
-
 def _known(cls: type, path: KeyPath) -> list[KeyPath]:
     found = []
     for name, kind in field_types(cls).items():
@@ -120,9 +86,25 @@ def _known(cls: type, path: KeyPath) -> list[KeyPath]:
     return found
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, dict):
-        return "a section of keys"
-    if isinstance(value, list):
-        return "a list"
-    return {True: "true", False: "false", None: "null"}.get(value, "") or repr(value)  # type: ignore[call-overload]
+def _shown(value: object, expected: object) -> str:
+    match value:
+        case dict():
+            return "a section of keys"
+        case list():
+            unfit = (item for item in value if not _fits([item], expected))
+            item = next(unfit, None) if _fits([], expected) else None
+            return "a list" if item is None else f"a list with {_shown(item, object)}"
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case _:
+            return repr(value)
+
+
+def _fits(value: object, expected: object) -> bool:
+    try:
+        coerce(value, expected)
+    except WrongType:
+        return False
+    return True

@@ -1,18 +1,18 @@
-"""Which settings a component reads, found in its source without running it.
+"""Which settings a component reads, and which dialects it speaks, found in its source.
 
-A component may need packages that this process does not have, so its code is read, not imported:
-the class that annotates `config` in the entrypoint, and the classes that one derives from, wherever
-they can be found as files.
+Comes in: a server of the configuration. Goes out: the fields of the class that annotates `config`
+in the entrypoint, those of the classes that one derives from, and what its server classes declare.
 """
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated
 
-from nemo_gym.config.components import builtin_root
+from nemo_gym.config.annotations import bounded, type_of
+from nemo_gym.config.component_source import Module, Source, name_of
 from nemo_gym.config.resolved import ServerInstance
+from nemo_gym.config.typed import Bounds
 
 __all__ = ["RUNTIME_FIELDS", "FieldsReader", "SettingsFields", "fields_in_source"]
 
@@ -20,7 +20,7 @@ RUNTIME_FIELDS: Mapping[str, object] = {
     "name": str,
     "entrypoint": str,
     "host": str | None,
-    "port": int | None,
+    "port": Annotated[int | None, Bounds(ge=0, le=65535)],
     "own_process": bool,
     "python": str | None,
 }
@@ -35,134 +35,94 @@ class SettingsFields:
     """Name to type; `object` where the type is not a plain one."""
     accepts_any: bool = False
     """Whether other names are settings too, or cannot be known."""
+    served_dialects: frozenset[str] | None = None
+    """What a model server answers (`SERVED_DIALECTS`); None: it does not say."""
+    called_dialects: frozenset[str] | None = None
+    """What a server asks of every model server it is given (`CALLED_DIALECTS`); None: as above."""
 
 
 FieldsReader = Callable[[ServerInstance], SettingsFields]
+
+_ENDS = frozenset({"BaseModel", "object", "ABC", "Generic", "Protocol"})
 
 
 def fields_in_source(server: ServerInstance) -> SettingsFields:
     """Return the fields of the config class in the entrypoint of `server`."""
     entrypoint = server.folder / str(server.settings.get("entrypoint") or "app.py")
-    source = _Source(server.folder)
+    source = Source(server.folder)
     module = source.module(entrypoint)
     if module is None:
         return SettingsFields(accepts_any=True)
-    classes = [node for node in module.tree.body if isinstance(node, ast.ClassDef)]
-    configs = [found for cls in classes for found in source.config_classes(cls, module)]
-    if not configs:
-        return SettingsFields(accepts_any=True)
     types: dict[str, object] = {}
-    accepts_any = False
+    configs = [found for cls in module.classes for found in source.config_classes(cls, module)]
+    accepts_any = not configs
     for cls, where in configs:
-        accepts_any |= source.collect(cls, where, types)
-    return SettingsFields(types, accepts_any)
+        accepts_any |= _collect(source, cls, where, types)
+    served, called = (_declared(module, key) for key in ("SERVED_DIALECTS", "CALLED_DIALECTS"))
+    return SettingsFields(types, accepts_any, served, called)
 
 
-@dataclass(frozen=True, slots=True)
-class _Module:
-    tree: ast.Module
-    path: Path
+def _declared(module: Module, key: str) -> frozenset[str] | None:
+    """Return the names that the one class of the entrypoint which sets `key` sets it to.
 
-    def class_named(self, name: str) -> ast.ClassDef | None:
-        nodes = (n for n in self.tree.body if isinstance(n, ast.ClassDef) and n.name == name)
-        return next(nodes, None)
-
-    def imported(self, name: str) -> tuple[str, str, int] | None:
-        """Return module, name there and level of a name that is imported here."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    if (alias.asname or alias.name) == name:
-                        return node.module or "", alias.name, node.level
-        return None
+    Not inherited: a class that derives from one of another file may speak otherwise.
+    """
+    found = [value for cls in module.classes if (value := _class_value(cls, key)) is not None]
+    return found[0] if len(found) == 1 else None
 
 
-@dataclass(slots=True)
-class _Source:
-    """Finds classes by name, following imports to files."""
-
-    folder: Path
-    _seen: dict[Path, _Module | None] = field(default_factory=dict)
-    _ENDS: ClassVar[frozenset[str]] = frozenset(
-        {"BaseModel", "object", "ABC", "Generic", "Protocol"}
-    )
-
-    def module(self, path: Path) -> _Module | None:
-        if path not in self._seen:
-            try:
-                tree = ast.parse(path.read_text(encoding="utf-8"))
-            except (OSError, SyntaxError, ValueError):
-                self._seen[path] = None
-            else:
-                self._seen[path] = _Module(tree, path)
-        return self._seen[path]
-
-    def find(
-        self, name: str, module: _Module, depth: int = 0
-    ) -> tuple[ast.ClassDef, _Module] | None:
-        """Return the class that `name` means in `module`, and the module that defines it."""
-        here = module.class_named(name)
-        if here is not None:
-            return here, module
-        target = module.imported(name)
-        if target is None or depth > 8:
-            return None
-        for path in self._files(target[0], target[2], module):
-            found = self.module(path)
-            if found is not None:
-                return self.find(target[1], found, depth + 1)
-        return None
-
-    def config_classes(
-        self, cls: ast.ClassDef, module: _Module, depth: int = 0
-    ) -> list[tuple[ast.ClassDef, _Module]]:
-        """Return the class that annotates `config` in `cls`, or in a class it derives from."""
-        for node in cls.body:
-            if isinstance(node, ast.AnnAssign) and _name_of(node.target) == "config":
-                found = self.find(_name_of(node.annotation), module)
-                return [found] if found else []
-        if depth > 8:
-            return []
-        bases = [self.find(_name_of(base), module) for base in cls.bases]
-        return [c for b in bases if b for c in self.config_classes(b[0], b[1], depth + 1)][:1]
-
-    def collect(
-        self, cls: ast.ClassDef, module: _Module, types: dict[str, object], depth: int = 0
-    ) -> bool:
-        """Add the fields of `cls` and its bases to `types`; return whether any name is accepted."""
-        accepts_any = any(_allows_extra(node) for node in ast.walk(cls))
-        for base in cls.bases:
-            name = _name_of(base)
-            found = self.find(name, module)
-            if found is not None and depth < 8:
-                accepts_any |= self.collect(found[0], found[1], types, depth + 1)
-            elif name not in self._ENDS:
-                accepts_any = True
-        types.update(_fields(cls))
-        return accepts_any
-
-    def _files(self, name: str, level: int, module: _Module) -> Iterator[Path]:
-        parts = [part for part in name.split(".") if part]
-        if level:
-            roots = [module.path.parents[level - 1]]
-        else:
-            roots = [module.path.parent, self.folder, self.folder.parents[1], builtin_root().parent]
-        for root in roots:
-            base = root.joinpath(*parts)
-            yield base.with_suffix(".py") if parts else base / "__init__.py"
-            yield base / "__init__.py"
+def _class_value(cls: ast.ClassDef, key: str) -> frozenset[str] | None:
+    for node in cls.body:
+        target = node.target if isinstance(node, ast.AnnAssign) else None
+        if isinstance(node, ast.Assign):
+            target = node.targets[0]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
+            elements = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else []
+            if target.id == key and elements:
+                return frozenset(map(name_of, elements))
+    return None
 
 
-def _fields(cls: ast.ClassDef) -> Iterator[tuple[str, object]]:
+def _collect(source: Source, cls: ast.ClassDef, module: Module, types: dict[str, object]) -> bool:
+    """Add the fields of `cls` and its bases to `types`; return whether any name is accepted."""
+    accepts_any = False
+    for base, where in source.bases(cls, module):
+        accepts_any |= any(_allows_extra(node) for node in ast.walk(base))
+        unknown = {name_of(each) for each in base.bases} - _ENDS
+        accepts_any |= any(source.find_class(name, where) is None for name in unknown)
+        types.update(_fields(base, source, where))
+        changed = set(_changed_before(base))
+        types.update({name: object for name in types if name in changed or "*" in changed})
+    return accepts_any
+
+
+def _fields(cls: ast.ClassDef, source: Source, module: Module) -> Iterator[tuple[str, object]]:
     for node in cls.body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
-        if node.target.id.startswith("_") or _name_of(node.annotation) == "ClassVar":
+        if node.target.id.startswith("_") or name_of(node.annotation) == "ClassVar":
             continue
-        kind = _type_of(node.annotation)
+        kind = bounded(type_of(node.annotation, source, module), node.value)
         yield node.target.id, kind
         for alias in _aliases(node.value):
             yield alias, kind
+
+
+def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
+    """Yield the fields whose values a validator may turn into what they should be; `*` for all."""
+    for node in cls.body:
+        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
+            if not isinstance(call, ast.Call):
+                continue
+            said = {
+                k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)
+            }
+            if said.get("mode", "after") == "after" and not said.get("pre"):
+                continue
+            if name_of(call.func) in {"model_validator", "root_validator"}:
+                yield "*"
+            elif name_of(call.func) in {"field_validator", "validator"}:
+                yield from map(name_of, call.args)
 
 
 def _aliases(value: ast.expr | None) -> Iterator[str]:
@@ -192,51 +152,3 @@ def _is_allow(node: ast.expr) -> bool:
     return (isinstance(node, ast.Constant) and node.value == "allow") or (
         isinstance(node, ast.Attribute) and node.attr == "allow"
     )
-
-
-def _name_of(node: ast.expr) -> str:
-    match node:
-        case ast.Name():
-            return node.id
-        case ast.Attribute():
-            return node.attr
-        case ast.Subscript():
-            return _name_of(node.value)
-        case ast.Constant(value=str()):
-            return str(node.value)
-        case _:
-            return ""
-
-
-_PLAIN: Mapping[str, Any] = {
-    "bool": bool,
-    "int": int,
-    "float": float,
-    "str": str,
-    "list": list,
-    "List": list,
-    "dict": dict,
-    "Dict": dict,
-    "None": None,
-}
-
-
-def _type_of(node: ast.expr) -> Any:
-    """Return the type that an annotation names; `object` unless it is made of plain ones."""
-    match node:
-        case ast.Constant(value=None):
-            return None
-        case ast.BinOp(op=ast.BitOr()):
-            return _union(_type_of(node.left), _type_of(node.right))
-        case ast.Subscript() if _name_of(node) == "Optional":
-            return _union(_type_of(node.slice), None)
-        case ast.Name() | ast.Subscript():
-            return _PLAIN.get(_name_of(node), object)
-        case _:
-            return object
-
-
-def _union(one: Any, other: Any) -> Any:
-    if object in {one, other}:
-        return object
-    return None if one is other is None else (one | other if one is not None else other | one)

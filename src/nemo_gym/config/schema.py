@@ -6,9 +6,9 @@ setting of the product is one field here; its key, type, default and documentati
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from nemo_gym.config.typed import with_defaults
+from nemo_gym.config.typed import Bounds, with_defaults
 
 __all__ = [
     "CREDENTIAL_KEYS",
@@ -35,7 +35,7 @@ class HeadServerSettings:
 
     host: str = "127.0.0.1"
     """Interface it binds to."""
-    port: int | None = None
+    port: Annotated[int | None, Bounds(ge=0, le=65535)] = None
     """Port it takes. None: 11000 under `gym env start`, a free one under `gym eval run`."""
 
 
@@ -45,9 +45,9 @@ class MetricsSettings:
 
     enabled: bool = False
     """Whether metrics are measured and exported."""
-    sample_interval_s: float = 1.0
+    sample_interval_s: Annotated[float, Bounds(gt=0)] = 1.0
     """Seconds between two samples of an event loop."""
-    export_interval_s: float = 10.0
+    export_interval_s: Annotated[float, Bounds(gt=0)] = 10.0
     """Seconds between two exports to a collector."""
 
 
@@ -77,7 +77,7 @@ class TracesSettings:
 
     enabled: bool = False
     """Whether spans are made and exported."""
-    sample_ratio: float = 1.0
+    sample_ratio: Annotated[float, Bounds(ge=0, le=1)] = 1.0
     """Share of rollouts that are traced, from 0 to 1."""
 
 
@@ -101,7 +101,7 @@ class RootSettings:
     """Whether model calls and agent observations are captured."""
     model_call_capture_dir: str | None = None
     """Absolute directory of the captures; needed when capture is on."""
-    model_call_capture_max_body_bytes: int = 256 << 20
+    model_call_capture_max_body_bytes: Annotated[int, Bounds(ge=1)] = 256 << 20
     """Most bytes kept of one body, after decompression; what is longer is cut and flagged."""
     head_server: HeadServerSettings = field(default_factory=HeadServerSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)

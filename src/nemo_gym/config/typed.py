@@ -1,16 +1,17 @@
 """Plain values and a type in, values of that type out. No I/O.
 
 Lenient where YAML and the environment are: `"8000"` is a whole number, `"true"` a boolean. Strict
-where a slip would pass unseen: a number is not text, a boolean is not a number.
+where a slip would pass unseen: a number is not text, a boolean is not a number. A number's limits
+are part of its type: `Annotated[int, Bounds(ge=1)]`.
 """
 
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["WrongType", "coerce", "describe", "field_types", "with_defaults"]
+__all__ = ["Bounds", "WrongType", "coerce", "describe", "field_types", "with_defaults"]
 
 
 T = TypeVar("T")
@@ -20,33 +21,70 @@ class WrongType(ValueError):
     """A value does not have the type it should have; the message says what was expected."""
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of a number; None: none on that side."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def allow(self, number: float) -> bool:
+        """Return whether a number lies within; what is no number does not."""
+        return (
+            (self.ge is None or number >= self.ge)
+            and (self.gt is None or number > self.gt)
+            and (self.le is None or number <= self.le)
+            and (self.lt is None or number < self.lt)
+        )
+
+    def __str__(self) -> str:
+        if self.ge is not None and self.le is not None:
+            return f"from {self.ge:g} to {self.le:g}"
+        words = (
+            ("from {:g} up", self.ge),
+            ("above {:g}", self.gt),
+            ("up to {:g}", self.le),
+            ("below {:g}", self.lt),
+        )
+        return " and ".join(text.format(limit) for text, limit in words if limit is not None)
+
+
 def coerce(value: object, expected: object) -> object:
     """Return `value` as `expected`: a type, union, Literal, list, mapping; raises `WrongType`."""
     origin = get_origin(expected)
+    if origin is Annotated:
+        return _coerce_bounded(value, expected)
     if origin in (Union, types.UnionType):
         return _coerce_union(value, get_args(expected))
     if origin is Literal:
-        if value in get_args(expected):
+        if any(value == each and type(value) is type(each) for each in get_args(expected)):
             return value
         raise WrongType(describe(expected))
     rule = _RULES.get(origin or expected)
-    return value if rule is None else rule(value)
+    found = value if rule is None else rule(value)
+    return found if origin is not list else [coerce(each, *get_args(expected)) for each in found]
 
 
 def describe(expected: object) -> str:
     """Return a type in words: `a whole number`, `text or null`."""
     origin = get_origin(expected)
+    if origin is Annotated:
+        return _describe_bounded(expected)
     if origin in (Union, types.UnionType):
         return " or ".join(describe(each) for each in get_args(expected))
     if origin is Literal:
         return "one of " + ", ".join(map(repr, get_args(expected)))
+    if origin is list:
+        return f"a list ({' and '.join(map(describe, get_args(expected)))} each)"
     return _NAMES.get(origin or expected, "a value")
 
 
 @cache
 def field_types(cls: Any) -> Mapping[str, object]:
     """Return the types of a dataclass's fields by name."""
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     return {each.name: hints[each.name] for each in fields(cls)}
 
 
@@ -67,6 +105,23 @@ def with_defaults(cls: type[T], values: object) -> T:
         elif each.default is MISSING and each.default_factory is MISSING:
             raise TypeError(f"{cls.__name__}.{each.name} has no default")
     return cls(**filled)
+
+
+def _coerce_bounded(value: object, expected: object) -> object:
+    inner, *limits = get_args(expected)
+    found = coerce(value, inner)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if is_number and not all(each.allow(found) for each in limits if isinstance(each, Bounds)):
+        raise WrongType(describe(expected))
+    return found
+
+
+def _describe_bounded(expected: object) -> str:
+    """Return a type with its limits in words; those of a number that may be null stand before."""
+    inner, *limits = get_args(expected)
+    within = " and ".join(str(each) for each in limits if isinstance(each, Bounds))
+    first, null, rest = describe(inner).partition(" or null")
+    return f"{first} {within}".rstrip() + null + rest
 
 
 def _coerce_union(value: object, choices: Sequence[object]) -> object:

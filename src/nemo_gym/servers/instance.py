@@ -4,7 +4,7 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, SkipValidation
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.transport.server_client import ServerClient
@@ -17,7 +17,7 @@ class BaseServerConfig(BaseModel):
 
     host: str | None = None
     """Interface to bind. None: loopback."""
-    port: int | None = None
+    port: int | None = Field(default=None, ge=0, le=65535)
     """Port to bind. None: any free one."""
 
 

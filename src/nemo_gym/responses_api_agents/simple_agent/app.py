@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import (
@@ -40,7 +40,7 @@ class SimpleAgentConfig(BaseResponsesAPIAgentConfig):
 
     resources_server: ResourcesServerRef
     model_server: ModelServerRef
-    max_steps: int | None = 100
+    max_steps: int | None = Field(default=100, ge=1)
     """Model calls in one rollout at most. null: as many as it takes."""
 
 

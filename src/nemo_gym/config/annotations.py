@@ -1,0 +1,160 @@
+"""An annotation as syntax in, the type that `typed.coerce` understands out.
+
+`object` stands for everything that is not known for certain: any value is right then. What is
+known: plain types and their unions and lists, `Literal`, enumerations, and limits of numbers.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from enum import StrEnum
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
+
+from nemo_gym.config.component_source import Module, Source, name_of
+from nemo_gym.config.typed import Bounds
+
+__all__ = ["bounded", "type_of"]
+
+_DEEPEST = 8
+_PLAIN: Mapping[str, Any] = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "str": str,
+    "list": list,
+    "List": list,
+    "dict": dict,
+    "Dict": dict,
+    "None": None,
+    "PositiveInt": Annotated[int, Bounds(gt=0)],
+    "NonNegativeInt": Annotated[int, Bounds(ge=0)],
+    "NegativeInt": Annotated[int, Bounds(lt=0)],
+    "NonPositiveInt": Annotated[int, Bounds(le=0)],
+    "PositiveFloat": Annotated[float, Bounds(gt=0)],
+    "NonNegativeFloat": Annotated[float, Bounds(ge=0)],
+    "NegativeFloat": Annotated[float, Bounds(lt=0)],
+    "NonPositiveFloat": Annotated[float, Bounds(le=0)],
+}
+_LIMITS = tuple(each.name for each in fields(Bounds))
+_ENUMS = frozenset({"Enum", "IntEnum", StrEnum.__name__})
+_HARMLESS = frozenset({"description", "title", "default", "repr", "examples", *_LIMITS})
+"""What `Field(…)` may say in an annotation without changing which values are right."""
+
+
+def type_of(node: ast.expr, source: Source, module: Module, depth: int = 0) -> Any:
+    """Return the type that an annotation of `module` names."""
+    if depth > _DEEPEST:
+        return object
+
+    def below(inner: ast.expr) -> Any:
+        return type_of(inner, source, module, depth + 1)
+
+    match node:
+        case ast.Constant(value=None):
+            return None
+        case ast.BinOp(op=ast.BitOr()):
+            return _union([below(node.left), below(node.right)])
+        case ast.Subscript():
+            return _subscript(name_of(node), _arguments(node.slice), below)
+        case ast.Name() | ast.Attribute():
+            return _named(node, source, module, depth)
+        case _:
+            return object
+
+
+def bounded(kind: Any, value: ast.expr | None) -> Any:
+    """Return a field's type with the limits that its default, `Field(…, ge=1)`, gives it."""
+    limits = _limits(value) if isinstance(value, ast.Call) else None
+    return kind if kind is object or limits is None else Annotated[kind, limits]
+
+
+def _named(node: ast.expr, source: Source, module: Module, depth: int) -> Any:
+    name = name_of(node)
+    if name in _PLAIN and module.defined(name) is None:
+        return _PLAIN[name]
+    found = source.find(name, module)
+    if found is None:
+        return object
+    meaning, where = found
+    if isinstance(meaning, ast.ClassDef):
+        return _members_of(meaning)
+    return type_of(meaning, source, where, depth + 1)
+
+
+def _subscript(name: str, inner: Sequence[ast.expr], below: Any) -> Any:
+    match name:
+        case "Optional":
+            return _union([below(inner[0]), None])
+        case "Union":
+            return _union([below(each) for each in inner])
+        case "Literal":
+            return _literal([_constant(each) for each in inner])
+        case "Annotated":
+            return _annotated(below(inner[0]), inner[1:])
+        case "list" | "List":
+            item = below(inner[0])
+            return list if item is object else list[item]
+        case _:
+            return _PLAIN.get(name, object)
+
+
+def _annotated(kind: Any, said: Sequence[ast.expr]) -> Any:
+    """Return `kind` with its limits; `object` where something said may turn a value into it."""
+    for each in said:
+        if not (isinstance(each, ast.Call) and name_of(each.func) == "Field"):
+            return object
+        if not {keyword.arg for keyword in each.keywords} <= _HARMLESS:
+            return object
+        kind = bounded(kind, each)
+    return kind
+
+
+def _limits(call: ast.Call) -> Bounds | None:
+    if name_of(call.func) != "Field":
+        return None
+    given = {k.arg: _constant(k.value) for k in call.keywords if k.arg in _LIMITS}
+    numbers = {k: v for k, v in given.items() if isinstance(v, int | float)}
+    return Bounds(**numbers) if numbers else None
+
+
+def _members_of(cls: ast.ClassDef) -> Any:
+    """Return the values of an enumeration; `object` for a class of any other kind."""
+    if not _ENUMS & {name_of(base) for base in cls.bases}:
+        return object
+    if any(isinstance(node, ast.FunctionDef) and node.name == "_missing_" for node in cls.body):
+        return object
+    return _literal([_constant(value) for value in _assigned(cls)])
+
+
+def _assigned(cls: ast.ClassDef) -> Iterator[ast.expr]:
+    for node in cls.body:
+        if isinstance(node, ast.Assign) and not name_of(node.targets[0]).startswith("_"):
+            yield node.value
+
+
+def _literal(values: Sequence[object]) -> Any:
+    known = values and all(isinstance(value, str | int | None) for value in values)
+    return Literal[tuple(values)] if known else object
+
+
+def _union(kinds: Sequence[Any]) -> Any:
+    if any(kind is object for kind in kinds):
+        return object
+    if all(kind is None for kind in kinds):
+        return None
+    # None itself has no `|`; a type that comes first has.
+    return reduce(or_, sorted(kinds, key=lambda kind: kind is None))
+
+
+def _arguments(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
+
+
+def _constant(node: ast.expr) -> object:
+    """Return the value of a constant expression; `...` for any other, which is no setting."""
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ...
