@@ -90,9 +90,9 @@ def test_limits_and_fixed_lists_are_checked_before_a_component_is_imported(
             if (value := getattr(said, key, None)) is not None
         }
         if limits:
-            (found,) = getattr(read[name], "__metadata__", ())
-            assert {k: v for k, v in asdict(found).items() if v is not None} == limits
+            found = get_args(read[name])[-1]
             assert isinstance(found, Bounds)
+            assert {k: v for k, v in asdict(found).items() if v is not None} == limits
         if get_origin(info.annotation) is Literal:
             assert get_args(read[name]) == get_args(info.annotation)
 

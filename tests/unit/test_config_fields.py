@@ -143,12 +143,12 @@ def test_dialects_are_those_that_the_class_of_the_entrypoint_declares(tmp_path: 
     app = """
 class S(BaseModel):
     SERVED_DIALECTS: ClassVar[tuple[str, ...]] = ("chat", "messages")
-    CALLED_DIALECTS = ["responses"]
+    CALLED_DIALECTS = ("responses",)
 """
     found = fields_in_source(_component(tmp_path, app))
 
-    assert found.served_dialects == {"chat", "messages"}
-    assert found.called_dialects == {"responses"}
+    assert found.served_dialects == frozenset({"chat", "messages"})
+    assert found.called_dialects == frozenset({"responses"})
 
 
 def test_dialects_that_only_a_base_of_another_file_declares_are_not_known(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import fields
 from enum import StrEnum
 from functools import reduce
 from operator import or_
+from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 from nemo_gym.config.component_source import Module, Source, name_of
@@ -95,7 +96,7 @@ def _subscript(name: str, inner: Sequence[ast.expr], below: Any) -> Any:
             return _annotated(below(inner[0]), inner[1:])
         case "list" | "List":
             item = below(inner[0])
-            return list if item is object else list[item]
+            return list if item is object else GenericAlias(list, (item,))
         case _:
             return _PLAIN.get(name, object)
 

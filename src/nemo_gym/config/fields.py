@@ -73,13 +73,14 @@ def _declared(module: Module, key: str) -> frozenset[str] | None:
 
 def _class_value(cls: ast.ClassDef, key: str) -> frozenset[str] | None:
     for node in cls.body:
-        target = node.target if isinstance(node, ast.AnnAssign) else None
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
-            elements = node.value.elts if isinstance(node.value, ast.Tuple | ast.List) else []
-            if target.id == key and elements:
-                return frozenset(map(name_of, elements))
+        match node:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name), value=ast.Tuple(elts=said))
+                | ast.Assign(targets=[ast.Name(id=name)], value=ast.Tuple(elts=said))
+            ) if name == key:
+                return frozenset(map(name_of, said))
+            case _:
+                continue
     return None
 
 

@@ -64,7 +64,9 @@ def coerce(value: object, expected: object) -> object:
         raise WrongType(describe(expected))
     rule = _RULES.get(origin or expected)
     found = value if rule is None else rule(value)
-    return found if origin is not list else [coerce(each, *get_args(expected)) for each in found]
+    if origin is list and isinstance(found, list):
+        return [coerce(each, *get_args(expected)) for each in found]
+    return found
 
 
 def describe(expected: object) -> str:
@@ -108,12 +110,13 @@ def with_defaults(cls: type[T], values: object) -> T:
 
 
 def _coerce_bounded(value: object, expected: object) -> object:
-    inner, *limits = get_args(expected)
+    inner, *said = get_args(expected)
     found = coerce(value, inner)
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    if is_number and not all(each.allow(found) for each in limits if isinstance(each, Bounds)):
-        raise WrongType(describe(expected))
-    return found
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return found
+    if all(each.allow(found) for each in said if isinstance(each, Bounds)):
+        return found
+    raise WrongType(describe(expected))
 
 
 def _describe_bounded(expected: object) -> str:
