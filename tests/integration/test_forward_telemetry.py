@@ -97,6 +97,34 @@ async def test_a_call_is_under_way_until_its_provider_has_answered(provider: Pro
     assert counted() == {"model_calls": 1, "model_errors": 1}
 
 
+@pytest.mark.parametrize("prefix", ["", "/ng-rollout/1-0"], ids=["plain", "under-a-rollout"])
+@pytest.mark.parametrize("dialect", list(ROUTES))
+async def test_a_client_that_leaves_a_model_call_is_counted_by_the_route_it_left(
+    provider: Provider, metered: Metered, dialect: str, prefix: str
+) -> None:
+    provider.default = Behaviour(hang="before_head")
+
+    async with serve_model(provider.origin) as served:
+        transport = HttpTransport(served.origin)
+        call = Call("POST", prefix + ROUTES[dialect], [], b'{"model": "m"}')
+        asking = asyncio.ensure_future(transport.send(call))
+        await provider.until(lambda counts: counts.in_flight == 1)
+        asking.cancel()
+        await provider.until(lambda counts: counts.cancelled == 1)
+        cancelled = await cancellations(metered)
+        await transport.aclose()
+
+    assert cancelled == {(ROUTES[dialect], "before_response_start"): 1}
+
+
+async def cancellations(metered: Metered) -> dict[Any, Any]:
+    """Return the clients that went away, by route and phase, as soon as one is counted."""
+    async with asyncio.timeout(5):
+        while not (found := metered.values("gym.server.requests.cancelled_total")):  # noqa: ASYNC110 - plain integers tell nobody
+            await asyncio.sleep(0)
+    return found
+
+
 async def test_tries_and_errors_are_told_by_their_reason(
     provider: Provider, metered: Metered
 ) -> None:

@@ -5,10 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.servers.lifespan import AppLifespan
+from nemo_gym.servers.raw import raw_route
 from nemo_gym.servers.stack import GymApp, new_app
 from nemo_gym.telemetry.names import PHASE_BEFORE_START
 from nemo_gym.telemetry.observer import request_counts
@@ -54,6 +55,21 @@ async def test_responses_are_counted_by_status_and_exceptions_beside(app: GymApp
     assert counts.in_flight == 0
 
 
+async def _left(app: GymApp, target: str, entered: asyncio.Event) -> None:
+    """Call `target`, go away once its handler runs, and wait until the server has noticed."""
+    transport = InProcessTransport(app)
+    entered.clear()
+    call = asyncio.ensure_future(transport.send(Call("POST", target, body=b"{}")))
+    await entered.wait()
+    assert _counts().in_flight == 1
+    call.cancel()
+    await asyncio.wait([call])
+    async with asyncio.timeout(5):
+        while _counts().in_flight:  # noqa: ASYNC110 - plain integers tell nobody
+            await asyncio.sleep(0)
+    await transport.aclose()
+
+
 async def test_a_client_that_goes_away_is_counted_by_route_with_and_without_a_prefix(
     app: GymApp,
 ) -> None:
@@ -64,20 +80,24 @@ async def test_a_client_that_goes_away_is_counted_by_route_with_and_without_a_pr
         entered.set()
         await asyncio.Event().wait()
 
-    transport = InProcessTransport(app)
     for target in ("/v1/responses", "/ng-rollout/1-0/v1/responses"):
-        entered.clear()
-        call = asyncio.ensure_future(transport.send(Call("POST", target, body=b"{}")))
-        await entered.wait()
-        assert _counts().in_flight == 1
-        call.cancel()
-        await asyncio.wait([call])
-        async with asyncio.timeout(5):
-            while _counts().in_flight:  # noqa: ASYNC110 - plain integers tell nobody
-                await asyncio.sleep(0)
-    await transport.aclose()
+        await _left(app, target, entered)
 
     counts = _counts()
     assert counts.cancelled == 2
     assert counts.cancelled_by_route_and_phase == {("/v1/{what}", PHASE_BEFORE_START): 2}
     assert counts.in_flight == 0
+
+
+async def test_a_client_that_leaves_a_raw_route_is_counted_by_its_template(app: GymApp) -> None:
+    entered = asyncio.Event()
+
+    async def waits(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        entered.set()
+        await asyncio.Event().wait()
+
+    raw_route(app, "/{tool}", waits)
+    for target in ("/send_mail", "/ng-rollout/1-0/find_mail"):
+        await _left(app, target, entered)
+
+    assert _counts().cancelled_by_route_and_phase == {("/{tool}", PHASE_BEFORE_START): 2}

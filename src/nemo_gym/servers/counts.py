@@ -4,11 +4,13 @@ Plain integers are bumped on the way: those of the live view always, the others 
 exports them.
 """
 
+from collections.abc import Awaitable
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.telemetry import observer
 from nemo_gym.telemetry.live import server_counts
-from nemo_gym.telemetry.names import UNMATCHED_ROUTE
+from nemo_gym.telemetry.routes import route_of
 
 __all__ = ["RequestCounting", "count_cancellation"]
 
@@ -30,13 +32,13 @@ class RequestCounting:
         live, counts = self._live, observer.request_counts()
         failed = False
 
-        async def counted_send(message: Message) -> None:
+        def counted_send(message: Message) -> Awaitable[None]:
             nonlocal failed
             if message["type"] == "http.response.start":
                 failed = message["status"] >= _SERVER_ERROR
                 if counts is not None:
                     counts.count_response(message["status"])
-            await send(message)
+            return send(message)
 
         live.requests += 1
         live.in_flight += 1
@@ -60,5 +62,4 @@ def count_cancellation(scope: Scope, response_started: bool) -> None:
     """Count one client that went away, by the route template its request was for."""
     counts = observer.request_counts()
     if counts is not None:
-        route = getattr(scope.get("route"), "path", UNMATCHED_ROUTE)
-        counts.count_cancellation(route, response_started)
+        counts.count_cancellation(route_of(scope), response_started)

@@ -57,7 +57,7 @@ def raw_route(
     app: FastAPI, path: str, endpoint: ASGIApp, methods: Iterable[str] = ("POST",)
 ) -> None:
     """Put the ASGI app `endpoint` at `path`; `{name}` parts of the path are in `path_params`."""
-    route = Route(path, endpoint=_Endpoint(endpoint), methods=list(methods))
+    route = Route(path, endpoint=_Endpoint(endpoint, path), methods=list(methods))
     app.router.routes.append(route)
 
 
@@ -132,10 +132,17 @@ def _invalid(message: str) -> dict[str, object]:
 
 
 class _Endpoint:
-    """An instance, since Starlette takes a plain function for a request handler."""
+    """An instance, since Starlette takes a plain function for a request handler.
 
-    def __init__(self, app: ASGIApp) -> None:
+    It stands in the scope for the route that was found, which Starlette itself does not tell.
+    """
+
+    __slots__ = ("_app", "path")
+
+    def __init__(self, app: ASGIApp, path: str) -> None:
         self._app = app
+        self.path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self
         await self._app(scope, receive, send)

@@ -6,9 +6,7 @@ While traces are off it costs one global read a request. It sends and receives n
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from nemo_gym.errors import InvalidRolloutId
-from nemo_gym.ids import split_prefix
-from nemo_gym.telemetry.names import OWN_ROUTES, UNMATCHED_ROUTE
+from nemo_gym.telemetry.routes import rollout_and_path, route_of
 from nemo_gym.telemetry.tracing import Span, extract, tracer
 
 __all__ = ["TraceMiddleware"]
@@ -70,10 +68,8 @@ class TraceMiddleware:
 
 
 def _describe(span: Span, scope: MutableMapping[str, Any], status: int) -> None:
-    rollout_id, path = _split(scope.get("raw_path") or b"")
-    route = getattr(scope.get("route"), "path", None)
-    if route is None:
-        route = path.decode() if path in OWN_ROUTES else UNMATCHED_ROUTE
+    rollout_id, _ = rollout_and_path(scope)
+    route = route_of(scope)
     span.name = f"{scope['method']} {route}"
     span.set("http.request.method", scope["method"])
     span.set("http.route", route)
@@ -81,10 +77,3 @@ def _describe(span: Span, scope: MutableMapping[str, Any], status: int) -> None:
         span.set("http.response.status_code", status)
     if rollout_id is not None:
         span.set("nemo.gym.rollout.id", rollout_id)
-
-
-def _split(raw_path: bytes) -> tuple[str | None, bytes]:
-    try:
-        return split_prefix(raw_path)
-    except InvalidRolloutId:
-        return None, raw_path

@@ -1,0 +1,32 @@
+"""Which route a request was for, as metrics and spans name it. Pure: a scope in, a name out.
+
+The route that the app found says it; where none was found (yet), a path of the product's own does,
+and any other is unmatched: a path may hold whatever a client likes.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_gym.errors import InvalidRolloutId
+from nemo_gym.ids import split_prefix
+from nemo_gym.telemetry.names import OWN_ROUTES, UNMATCHED_ROUTE
+
+__all__ = ["rollout_and_path", "route_of"]
+
+
+def route_of(scope: Mapping[str, Any]) -> str:
+    """Return the template of the route that the request of an HTTP `scope` is for."""
+    route = getattr(scope.get("route"), "path", None)
+    if isinstance(route, str):
+        return route
+    _, path = rollout_and_path(scope)
+    return path.decode() if path in OWN_ROUTES else UNMATCHED_ROUTE
+
+
+def rollout_and_path(scope: Mapping[str, Any]) -> tuple[str | None, bytes]:
+    """Return the rollout id in the path of a request, None without a valid one, and the rest."""
+    raw_path: bytes = scope.get("raw_path") or b""
+    try:
+        return split_prefix(raw_path)
+    except InvalidRolloutId:
+        return None, raw_path
