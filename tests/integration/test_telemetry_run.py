@@ -9,7 +9,7 @@ import pytest
 
 from support.collector import Received, http_collector
 from support.eval_command import environ_of
-from support.eval_servers import COUNTER, provider_process
+from support.eval_servers import COUNTER, env_start, provider_process
 from support.gym_command import Ended, gym
 
 ROLLOUTS = 3
@@ -169,3 +169,32 @@ def test_the_port_of_each_process_is_named_in_its_log_and_the_run_in_its_report(
     logged = "".join(path.read_text() for path in Path(folder).glob("*.log"))
     for process in ("driver", "cell-0", "cell-1"):
         assert f"{process} answers GET http://127.0.0.1:" in logged
+
+
+IDLE = "++telemetry.prometheus.enabled=true"
+SAID_OF_IDLE = (
+    "warning: telemetry.prometheus.enabled does nothing: metrics are off; "
+    "add telemetry.metrics.enabled=true"
+)
+
+
+def test_a_setting_of_telemetry_that_does_nothing_is_said_once_a_run(tmp_path: Path) -> None:
+    with provider_process(answer={"text": "done"}) as origin:
+        ended = run_counter(tmp_path, origin, IDLE, "--workers", "2")
+
+    assert ended.code in {0, 1}, ended.err
+    assert ended.err.count(SAID_OF_IDLE) == 1
+
+
+def test_a_driver_of_servers_that_run_already_says_so_too(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"responses_create_params": {"input": "count"}}\n')
+    with provider_process(answer={"text": "done"}) as origin, env_start(tmp_path, origin) as port:
+        ended = gym(
+            *("eval", "run", "--no-serve", port, "--agent", "counter_agent"),
+            *("--input", "rows.jsonl", "--output", "x.jsonl", IDLE),
+            cwd=tmp_path,
+            environ=environ_of(tmp_path),
+        )
+
+    assert ended.code in {0, 1}, ended.err
+    assert ended.err.count(SAID_OF_IDLE) == 1

@@ -9,7 +9,12 @@ import pytest
 from nemo_gym.config import schema
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.telemetry.otlp import OtlpTarget
-from nemo_gym.telemetry.settings import OtlpOptions, TelemetryOptions, telemetry_options
+from nemo_gym.telemetry.settings import (
+    OtlpOptions,
+    TelemetryOptions,
+    idle_settings,
+    telemetry_options,
+)
 
 ON = {"metrics": {"enabled": True}}
 
@@ -40,10 +45,101 @@ def test_with_a_collector_scraping_is_asked_for_separately() -> None:
     assert (both.uses_otlp, both.serves_prometheus) == (True, True)
 
 
-def test_the_standard_endpoint_variable_is_a_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+@pytest.mark.parametrize("signal", ["", "METRICS_"], ids=["all-signals", "metrics"])
+def test_the_standard_endpoint_variable_is_a_collector(
+    monkeypatch: pytest.MonkeyPatch, signal: str
+) -> None:
+    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{signal}ENDPOINT", "http://c:4317")
 
     assert telemetry_options(ON).uses_otlp
+
+
+def test_a_switch_that_is_off_in_so_many_words_is_off_whatever_else_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4317")
+
+    pushed = telemetry_options({**ON, "otlp": {"enabled": False, "endpoint": "http://c:4318"}})
+    scraped = telemetry_options({**ON, "prometheus": {"enabled": False}})
+
+    assert (pushed.uses_otlp, pushed.serves_prometheus) == (False, True)
+    assert (scraped.uses_otlp, scraped.serves_prometheus) == (True, False)
+
+
+COLLECTOR = {"endpoint": "http://c:4318"}
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "mend"),
+    [
+        (
+            {"prometheus": {"enabled": True}},
+            "telemetry.prometheus.enabled does nothing",
+            "add telemetry.metrics.enabled=true",
+        ),
+        (
+            {"prometheus": {"enabled": True}, "traces": {"enabled": True}},
+            "telemetry.prometheus.enabled does nothing",
+            "add telemetry.metrics.enabled=true",
+        ),
+        (
+            {"otlp": {"enabled": True}},
+            "telemetry.otlp.enabled does nothing",
+            "add telemetry.metrics.enabled=true or telemetry.traces.enabled=true",
+        ),
+        (
+            {"otlp": COLLECTOR},
+            "telemetry.otlp.endpoint does nothing",
+            "add telemetry.metrics.enabled=true or telemetry.traces.enabled=true",
+        ),
+        (
+            {"metrics": {"sample_interval_s": 0.1}, "event_loop_task_count": True},
+            "telemetry.metrics.sample_interval_s and telemetry.event_loop_task_count do nothing",
+            "add telemetry.metrics.enabled=true",
+        ),
+        (
+            {"traces": {"sample_ratio": 0.5}, **ON},
+            "telemetry.traces.sample_ratio does nothing",
+            "add telemetry.traces.enabled=true",
+        ),
+        (
+            {"otlp": {"protocol": "grpc"}, **ON},
+            "telemetry.otlp.protocol does nothing",
+            "add telemetry.otlp.endpoint=URL",
+        ),
+    ],
+)
+def test_a_setting_that_does_nothing_is_named_with_the_switch_it_waits_for(
+    section: dict[str, Any], keys: str, mend: str
+) -> None:
+    [line] = idle_settings(telemetry_options(section))
+
+    assert line.startswith(keys)
+    assert line.endswith(mend)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {},
+        ON,
+        {"metrics": {"enabled": False}, "prometheus": {"enabled": True}, "otlp": COLLECTOR},
+        {"prometheus": {"enabled": False}, "traces": {"enabled": False}},
+        {**ON, "otlp": COLLECTOR, "prometheus": {"enabled": True}},
+        {**ON, "otlp": {"enabled": False, **COLLECTOR}},
+        {"traces": {"enabled": True, "sample_ratio": 0.5}, "otlp": {"protocol": "grpc"}},
+    ],
+)
+def test_what_is_used_or_off_in_so_many_words_is_not_worth_a_line(section: dict[str, Any]) -> None:
+    assert idle_settings(telemetry_options(section)) == []
+
+
+def test_the_standard_switch_that_turns_it_off_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
+
+    [line] = idle_settings(telemetry_options(ON))
+
+    assert "OTEL_SDK_DISABLED" in line
 
 
 def test_the_standard_switch_turns_everything_off(monkeypatch: pytest.MonkeyPatch) -> None:

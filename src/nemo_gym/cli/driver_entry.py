@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,16 +24,19 @@ __all__ = ["connected_driver"]
 
 
 @asynccontextmanager
-async def connected_driver(config: RunConfig, output: Path) -> AsyncGenerator[RunningServers]:
+async def connected_driver(
+    config: RunConfig, output: Path, notify: Callable[[str], None]
+) -> AsyncGenerator[RunningServers]:
     """Give the servers that run already to a driver in this process, listed while it lives.
 
-    Raises `UserMistake` when none answer.
+    `notify` gets one line for each thing a person should hear of. Raises `UserMistake` when none
+    answer.
     """
     running = await connect_run(config)
     run_id = new_run_id(time.time())
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(running.client.aclose)
-        telemetry = ProcessTelemetry.start(config, "driver", run_id)
+        telemetry = ProcessTelemetry.start(config, "driver", run_id, notify)
         stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
         await stack.enter_async_context(telemetry.observed_loop())
         sock = bind_socket(DEFAULT_HOST, 0)

@@ -78,7 +78,8 @@ class _Evaluation:
     async def report(self) -> RunReport:
         """Prepare the run, have its servers, collect its rollouts."""
         if self.asked.no_serve:
-            async with connected_driver(self.config, self.asked.output) as running:
+            said = self.display.say
+            async with connected_driver(self.config, self.asked.output, said) as running:
                 tree = {**running.tree, _PARAMS: self._params(running.tree)}
                 with contextlib.closing(self._prepared(tree, running.agents)) as run:
                     return await self._collected(run, running)

@@ -133,7 +133,7 @@ class _Start:
         self.stack.callback(head_socket.close)
         here = _hosted_here(self.layout.plans, self.options)
         drives = self.options.kind == "eval run"
-        telemetry = await self._telemetry("driver" if here or drives else "parent")
+        telemetry = await self._telemetry("driver" if here or drives else "parent", notify)
         children = self._children(here)
         self.stack.push_async_callback(stop_all, children, notify)
         client, cell = _client(self.config, self.layout.addresses(), here)
@@ -154,8 +154,8 @@ class _Start:
         await self._serve_head(running, head_socket, metrics_of(telemetry, asks))
         return running
 
-    async def _telemetry(self, process: str) -> ProcessTelemetry:
-        telemetry = ProcessTelemetry.start(self.config, process, self.run_id)
+    async def _telemetry(self, process: str, notify: Callable[[str], None]) -> ProcessTelemetry:
+        telemetry = ProcessTelemetry.start(self.config, process, self.run_id, notify)
         self.stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
         await self.stack.enter_async_context(telemetry.observed_loop())
         return telemetry

@@ -17,6 +17,7 @@ from nemo_gym.telemetry.exposition import CONTENT_TYPE, Exposition, merge_exposi
 from nemo_gym.telemetry.figures import snapshot
 from nemo_gym.telemetry.observer import observe_event_loop
 from nemo_gym.telemetry.providers import TelemetryHandle, start_telemetry
+from nemo_gym.telemetry.settings import idle_settings, telemetry_options
 from nemo_gym.telemetry.tracing import inject, tracer
 from nemo_gym.transport.server_client import propagate_with
 
@@ -40,10 +41,21 @@ class ProcessTelemetry:
     handle: TelemetryHandle
 
     @classmethod
-    def start(cls, config: RunConfig, process: str, run_id: str) -> "ProcessTelemetry":
-        """Begin as the `telemetry` section says; raises `UserMistake` for a wrong one."""
+    def start(
+        cls,
+        config: RunConfig,
+        process: str,
+        run_id: str,
+        notify: Callable[[str], None] = lambda _line: None,
+    ) -> "ProcessTelemetry":
+        """Begin as the `telemetry` section says; raises `UserMistake` for a wrong one.
+
+        `notify` gets a line for each setting that is given and does nothing.
+        """
         section = config.tree.get("telemetry")
         settings = section if isinstance(section, Mapping) else {}
+        for line in idle_settings(telemetry_options(settings)):
+            notify(f"warning: {line}")
         service = "nemo_gym.driver" if process == "driver" else "nemo_gym.server"
         handle = start_telemetry(settings, service_name=service, instance=f"{run_id}/{process}")
         if tracer() is not None:

@@ -14,8 +14,12 @@ __all__ = [
     "PrometheusOptions",
     "TelemetryOptions",
     "TracesOptions",
+    "idle_settings",
     "telemetry_options",
 ]
+
+
+_METRICS_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
 class _Section(BaseModel):
@@ -73,20 +77,76 @@ class TelemetryOptions(_Section):
     @property
     def on(self) -> bool:
         """Whether anything is exported."""
-        if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
-            return False
-        return self.metrics.enabled or self.traces.enabled
+        return not _disabled() and (self.metrics.enabled or self.traces.enabled)
 
     @property
     def uses_otlp(self) -> bool:
-        """Whether a collector gets anything."""
-        named = self.otlp.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-        return self.otlp.enabled or bool(named)
+        """Whether a collector gets anything; what is said of `enabled` wins over an endpoint."""
+        named = self.otlp.endpoint or any(map(os.environ.get, _METRICS_ENDPOINTS))
+        return self.otlp.enabled if _says(self.otlp, "enabled") else bool(named)
 
     @property
     def serves_prometheus(self) -> bool:
-        """Whether metrics can be scraped; so they can where they would go nowhere else."""
-        return self.metrics.enabled and (self.prometheus.enabled or not self.uses_otlp)
+        """Whether metrics can be scraped; unsaid, so they can where they would go nowhere else."""
+        said = self.prometheus.enabled if _says(self.prometheus, "enabled") else not self.uses_otlp
+        return self.metrics.enabled and said
+
+
+def idle_settings(options: TelemetryOptions) -> list[str]:
+    """Return a line for each part that asks for something and gets nothing, with its mend.
+
+    A switch that is off in so many words is meant: what it leaves idle is not worth a line.
+    """
+    metrics, traces = _says(options.metrics, "enabled"), _says(options.traces, "enabled")
+    lines = [] if metrics else _idle(_of_metrics(options), "metrics are off", _METRICS_ON)
+    if not traces:
+        lines += _idle(_said("traces", options.traces), "traces are off", _TRACES_ON)
+    of_otlp = _said("otlp", options.otlp)
+    if not (metrics or traces):
+        either = f"{_METRICS_ON} or {_TRACES_ON}"
+        lines += _idle(of_otlp, "metrics and traces are off", either)
+    elif options.metrics.enabled and not (options.traces.enabled or _collector_said(options)):
+        lines += _idle(of_otlp, "no collector is named", "telemetry.otlp.endpoint=URL")
+    if _disabled() and (options.metrics.enabled or options.traces.enabled):
+        lines.append("telemetry is off whatever is configured: OTEL_SDK_DISABLED=true is set")
+    return lines
+
+
+_METRICS_ON = "telemetry.metrics.enabled=true"
+_TRACES_ON = "telemetry.traces.enabled=true"
+
+
+def _collector_said(options: TelemetryOptions) -> bool:
+    return options.uses_otlp or _says(options.otlp, "enabled")
+
+
+def _of_metrics(options: TelemetryOptions) -> list[str]:
+    tasks = ["telemetry.event_loop_task_count"] if options.event_loop_task_count else []
+    return [*_said("metrics", options.metrics), *_said("prometheus", options.prometheus), *tasks]
+
+
+def _disabled() -> bool:
+    return os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+
+
+def _says(section: _Section, name: str) -> bool:
+    return name in section.model_fields_set
+
+
+def _said(name: str, section: _Section) -> list[str]:
+    """Return the keys of a section that ask for something: all but a switch that is off."""
+    return [
+        f"telemetry.{name}.{key}"
+        for key in sorted(section.model_fields_set)
+        if key != "enabled" or getattr(section, key)
+    ]
+
+
+def _idle(keys: list[str], why: str, add: str) -> list[str]:
+    if not keys:
+        return []
+    do = "does" if len(keys) == 1 else "do"
+    return [f"{' and '.join(keys)} {do} nothing: {why}; add {add}"]
 
 
 def telemetry_options(settings: Mapping[str, object]) -> TelemetryOptions:
