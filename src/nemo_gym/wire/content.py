@@ -64,6 +64,8 @@ def _calls_of_item(item: dict[str, object]) -> Generator[dict[str, object]]:
         yield _call(item.get("call_id"), item.get("name"), item.get("arguments"))
     elif kind == "custom_tool_call":
         yield _call(item.get("call_id"), item.get("name"), _free_text(item.get("input")))
+    elif kind == "tool_search_call" and item.get("execution") == "client":
+        yield _call(item.get("call_id"), kind, item.get("arguments"))
     elif isinstance(kind, str) and kind in _ACTIONS:
         yield _call(item.get("call_id"), kind, item.get(_ACTIONS[kind]))
 

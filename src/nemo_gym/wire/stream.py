@@ -38,6 +38,7 @@ class StreamReader:
         "_assembler",
         "_data_since",
         "_edge",
+        "_may_wait",
         "_parser",
         "_signed",
         "_state",
@@ -58,6 +59,8 @@ class StreamReader:
         self._edge = b""
         self._signed = False
         """Whether the event under way may be one that ends the stream."""
+        self._may_wait = False
+        """Whether the first data have come, and nothing of the end."""
 
     @property
     def content_complete(self) -> bool:
@@ -65,24 +68,42 @@ class StreamReader:
         self._catch_up()
         return self._assembler.content_complete
 
+    def waits(self, chunk: bytes) -> bool:
+        """Take the next bytes if they can wait to be read: the stream stays open with them.
+
+        False: they were not taken, `feed` has to. Nearly every chunk of a stream can wait, and
+        for those this is all that is done before they go on to the client.
+        """
+        if not self._may_wait:
+            return False
+        window = self._edge + chunk
+        if self._assembler.may_end(window):
+            return False
+        waiting = self._waiting
+        if len(waiting) + len(chunk) >= self._together:
+            return False
+        self._edge = window[-LONGEST_SIGN:]
+        waiting += chunk
+        return True
+
     def feed(self, chunk: bytes, now: float) -> StreamState:
         """Take the next bytes, received at `now`. What comes after the end is not taken."""
         if self._state is _ENDED:
             return _ENDED
+        if self.waits(chunk):
+            return _OPEN
         window = self._edge + chunk
         self._edge = window[-LONGEST_SIGN:]
         if self._assembler.may_end(window):
             self._signed = True
-        waiting = self._waiting
-        if self.first_data_at is not None and self._state is _OPEN and not self._signed:
-            waiting += chunk
-            if len(waiting) < self._together:
-                return _OPEN
-            chunk = b""
-        if waiting:
-            chunk = bytes(waiting) + chunk
-            waiting.clear()
-        return self._read(chunk, now)
+        if self._waiting:
+            chunk = bytes(self._waiting) + chunk
+            self._waiting.clear()
+        self._read(chunk, now)
+        self._may_wait = (
+            self.first_data_at is not None and self._state is _OPEN and not self._signed
+        )
+        return self._state
 
     def finish(self) -> Assembled:
         """Say that no more will come; return what the stream amounts to. Call it once."""
@@ -101,7 +122,7 @@ class StreamReader:
             self._waiting.clear()
             self._read(chunk, 0.0)
 
-    def _read(self, chunk: bytes, now: float) -> StreamState:
+    def _read(self, chunk: bytes, now: float) -> None:
         assembler, parser = self._assembler, self._parser
         events = parser.feed(chunk)
         if self.first_data_at is None:
@@ -114,7 +135,6 @@ class StreamReader:
             self._signed = self._signed and bool(parser.partial)
         elif b"\n" in chunk or b"\r" in chunk:
             self._state = assembler.lines(parser.name, parser.data)
-        return self._state
 
     def _look_for_data(self, events: list[Event], now: float) -> None:
         """Feed `events` and note when the first one with data began."""

@@ -9,7 +9,7 @@ known, else by the fields; where both apply they agree.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from nemo_gym.wire.json import is_count, is_object
+from nemo_gym.wire.json import is_array, is_count, is_object
 
 __all__ = [
     "TokenStats",
@@ -94,9 +94,10 @@ def cache_signal(usage: object) -> tuple[bool | None, int | None]:
 def usage_of(response: Mapping[str, object]) -> object:
     """Return the usage of a response object, also where a server puts it elsewhere."""
     usage = response.get("usage")
-    if usage is None:
-        extension = response.get("x_groq")
-        usage = extension.get("usage") if is_object(extension) else None
+    choices = response.get("choices")
+    for place in (response.get("x_groq"), *(choices if is_array(choices) else ())):
+        if usage is None and is_object(place):
+            usage = place.get("usage")
     return usage
 
 

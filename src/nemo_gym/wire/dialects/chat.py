@@ -4,7 +4,7 @@ A stream is a row of chunks that end with `data: [DONE]`. All choices are assemb
 """
 
 from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, openai_error
-from nemo_gym.wire.dialects.merge import Pieces, merge_entries
+from nemo_gym.wire.dialects.merge import Pieces, TextPieces, merge_entries
 from nemo_gym.wire.dialects.tool_calls import ToolCalls
 from nemo_gym.wire.json import is_array, is_object, text_of
 
@@ -14,14 +14,16 @@ __all__ = ["CHAT", "ChatAssembler"]
 _TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "thinking"})
 # The first value that says something stands: later chunks of some servers carry another id.
 _FIRST = frozenset({"id", "model", "created"})
-_DROPPED = frozenset({"object", "obfuscation", "error"})
+_DROPPED = frozenset({"object", "error"})
+# Padding of random length, so that the size of a packet tells nothing of its text.
+_PADDING = ("obfuscation", "p")
 _FOREIGN = ("response.", "message_", "content_block_")
 
 
 class _Choice:
     """One choice under way."""
 
-    __slots__ = ("calls", "function_call", "logprobs", "other", "parts", "pieces", "role")
+    __slots__ = ("calls", "function_call", "logprobs", "other", "parts", "pieces", "role", "text")
 
     def __init__(self) -> None:
         self.role: str | None = None
@@ -30,6 +32,8 @@ class _Choice:
         self.calls: ToolCalls | None = None
         self.function_call: ToolCalls | None = None
         self.logprobs: object = None
+        self.text: TextPieces | None = None
+        """Text that stands beside the message, as completions of old had it."""
         self.other: dict[str, object] = {}
 
     def take(self, choice: dict[str, object]) -> None:
@@ -54,6 +58,9 @@ class _Choice:
         """Keep a field of the choice itself: lists grow, the last of other values stands."""
         if key == "logprobs":
             self.logprobs = _joined(self.logprobs, value)
+        elif key == "text" and isinstance(value, str):
+            self.text = self.text or TextPieces()
+            self.text.add(value)
         elif is_array(value):
             old = self.other.get(key)
             if is_array(old):
@@ -100,6 +107,8 @@ class _Choice:
         choice: dict[str, object] = {"index": index, "message": message, "finish_reason": None}
         if self.logprobs is not None:
             choice["logprobs"] = self.logprobs
+        if self.text is not None:
+            choice["text"] = self.text.text
         return choice | self.other
 
 
@@ -134,13 +143,18 @@ class ChatAssembler(Assembler):
             for entry in choices:
                 if is_object(entry):
                     self._choice(entry.get("index")).take(entry)
-        event.pop("obfuscation", None)
+        for key in _PADDING:
+            event.pop(key, None)
         if event == self._last:
             # Chunk after chunk says the same about the whole: nothing to merge.
             return
         self._last = event
+        extension = event.get("x_groq")
         if self._ends(event, kind):
             self._fail(event.get("error") or event)
+        elif is_object(extension) and extension.get("error"):
+            # Official clients see no error in it and read on.
+            self._error = extension["error"]
         elif not is_array(choices) and kind.startswith(_FOREIGN):
             self._mismatch = True
             return
@@ -175,7 +189,10 @@ class ChatAssembler(Assembler):
         return bool(choices) and all("finish_reason" in choice.other for choice in choices)
 
     def _done(self) -> None:
-        self._end("[DONE]")
+        if self._error is None:
+            self._end("[DONE]")
+        else:
+            super()._done()
 
     def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
         if not self._top and not self._choices:

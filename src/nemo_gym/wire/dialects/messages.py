@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts
 from nemo_gym.wire.dialects.merge import TextPieces
-from nemo_gym.wire.json import JsonError, is_array, is_count, is_object, loads
+from nemo_gym.wire.json import JsonError, dumps, is_array, is_count, is_object, loads
 
 __all__ = ["MESSAGES", "MessagesAssembler"]
 
@@ -48,15 +48,15 @@ class _Block:
         """Take one delta: texts grow, citations are appended, everything else is replaced."""
         kind = delta.get("type")
         for key, value in delta.items():
-            if key == "type":
+            if key == "type" or value is None:
                 continue
             if key == "partial_json":
                 self.input = self.input or TextPieces()
-                self.input.add(str(value))
+                self.input.add(value if isinstance(value, str) else dumps(value).decode())
             elif kind == "citations_delta" and key == "citation":
                 citations = self.fields.get("citations")
                 self.fields["citations"] = [*citations, value] if is_array(citations) else [value]
-            elif isinstance(value, str) and kind == f"{key}_delta" and key != "signature":
+            elif isinstance(value, str) and kind in {f"{key}_delta", None} and key != "signature":
                 text = self.texts.get(key)
                 if text is None:
                     text = self.texts[key] = TextPieces()

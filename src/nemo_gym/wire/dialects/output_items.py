@@ -50,6 +50,15 @@ _GROWTHS = {
         "shell_call", ("action", "commands"), "command_index", field="command"
     ),
 }
+# Spellings of earlier versions of the protocol, which some servers still send.
+_GROWTHS.update(
+    {
+        "response.reasoning": _GROWTHS["response.reasoning_text"],
+        "response.reasoning_summary": _GROWTHS["response.reasoning_summary_text"],
+        "response.mcp_call.arguments": _GROWTHS["response.mcp_call_arguments"],
+        "response.code_interpreter_call.code": _GROWTHS["response.code_interpreter_call_code"],
+    }
+)
 _SHELL_OUTPUT = "response.shell_call_output_content"
 _ANNOTATION = "response.output_text.annotation.added"
 # Events that open or close an entry of a list in the item: the list, and what names the entry.
@@ -108,6 +117,8 @@ class Item:
         """Take an event that fills the item; others tell nothing that the item would hold."""
         root, _, step = kind.rpartition(".")
         growth = _GROWTHS.get(root)
+        if self.done:
+            return
         if growth is not None:
             self._grow(root, growth, step, event)
         elif root in _PARTS and is_object(event.get("part")):

@@ -27,13 +27,15 @@ class ResponsesAssembler(Assembler):
     ENDING_NAMES = frozenset({name.encode() for name in _TERMINALS} | {b"error"})
     ENDING_MARKS = (*(f'"{name}"'.encode() for name in sorted(_TERMINALS)), b'"error"')
 
-    __slots__ = ("_final", "_items", "_snapshot")
+    __slots__ = ("_before", "_final", "_items", "_snapshot")
 
     def __init__(self) -> None:
         super().__init__()
         self._snapshot: dict[str, object] | None = None
         self._final: dict[str, object] | None = None
         self._items: dict[int, Item] = {}
+        self._before: list[tuple[int, Item]] = []
+        """Items whose index a later one has too, as where a gateway numbers none of them."""
 
     def _take(self, event: dict[str, object], kind: str) -> None:
         response = event.get("response")
@@ -64,23 +66,40 @@ class ResponsesAssembler(Assembler):
 
     def _announce(self, event: dict[str, object]) -> None:
         fields = event.get("item")
-        place = self._place(event)
-        self._items[place] = Item(fields if is_object(fields) else {})
+        self._begin(self._place(event), Item(fields if is_object(fields) else {}))
+
+    def _begin(self, place: int, item: Item) -> None:
+        """Put `item` at its index; one that is there under another id stays before it."""
+        there = self._items.get(place)
+        if there is not None and (item.id is None or item.id != there.id):
+            self._before.append((place, there))
+        self._items[place] = item
 
     def _finish_item(self, event: dict[str, object]) -> None:
         fields = event.get("item")
         fields = fields if is_object(fields) else {}
         known = fields.get("id")
         place = self._place(event, known=known, fills=known is None)
-        item = self._items.setdefault(place, Item({}))
+        item = self._same_index(place, known) or self._items.get(place)
+        if item is None or (item.done and item.id != known):
+            item = Item(fields)
+            self._begin(place, item)
         item.finish(fields)
+
+    def _same_index(self, place: int, known: object) -> Item | None:
+        """Return the item with the id `known` among those whose index a later one has too."""
+        for index, item in self._before:
+            if index == place and known is not None and item.id == known:
+                return item
+        return None
 
     def _item(self, event: dict[str, object], kind: str) -> Item:
         """Return the item that an event fills: that of its index, of its id, or the last one."""
-        place = self._place(event, known=event.get("item_id"), fills=True)
-        item = self._items.get(place)
+        known = event.get("item_id")
+        place = self._place(event, known=known, fills=True)
+        item = self._same_index(place, known) or self._items.get(place)
         if item is None:
-            fields: dict[str, object] = {"id": event["item_id"]} if "item_id" in event else {}
+            fields: dict[str, object] = {} if known is None else {"id": known}
             item_type = item_type_of(kind)
             if item_type is not None:
                 fields["type"] = item_type
@@ -100,10 +119,15 @@ class ResponsesAssembler(Assembler):
     @property
     def content_complete(self) -> bool:
         """Whether every item that was announced is done."""
-        return bool(self._items) and all(item.done for item in self._items.values())
+        items = self._in_order()
+        return bool(items) and all(item.done for item in items)
+
+    def _in_order(self) -> list[Item]:
+        placed = [*self._before, *self._items.items()]
+        return [item for _, item in sorted(placed, key=lambda entry: entry[0])]
 
     def _response(self) -> tuple[dict[str, object] | None, dict[str, object]]:
-        items = [self._items[place] for place in sorted(self._items)]
+        items = self._in_order()
         unfinished = sum(not item.done for item in items)
         notes: dict[str, object] = {"unterminated_items": unfinished} if unfinished else {}
         if self._final is not None:

@@ -115,9 +115,9 @@ class ToolCalls:
         self._deltas = 0
 
     def add(self, fragments: object) -> None:
-        """Take the `tool_calls` of one delta."""
+        """Take the `tool_calls` of one delta: a list, or one fragment without a list around it."""
         self._deltas += 1
-        for fragment in fragments if is_array(fragments) else ():
+        for fragment in fragments if is_array(fragments) else (fragments,):
             if is_object(fragment):
                 self._add(fragment)
 
