@@ -145,3 +145,74 @@ def test_a_responses_output_and_an_error_are_shown() -> None:
         Utterance("assistant", "refusal", "No."),
         Utterance("error", "other", "cut"),
     ]
+
+
+def test_calls_are_calls_whatever_kind_of_tool_they_call() -> None:
+    long = "x" * 500
+    in_chat = {
+        "tool_calls": [{"id": "1", "type": "custom", "custom": {"name": "c", "input": "free"}}],
+        "function_call": {"name": "old", "arguments": "{}"},
+    }
+    items = [
+        {"type": "custom_tool_call", "name": "c", "input": "free"},
+        {"type": "mcp_call", "name": "m", "arguments": "{}", "output": "found"},
+        {"type": "custom_tool_call_output", "output": [{"type": "input_text", "text": "done"}]},
+    ]
+    blocks = [
+        {"type": "server_tool_use", "name": "s", "input": {"q": long}},
+        {"type": "bash_code_execution_tool_result", "content": [{"type": "text", "text": "out"}]},
+    ]
+
+    def calls(*texts: str) -> list[Utterance]:
+        return [Utterance("assistant", "tool_call", text) for text in texts]
+
+    def result(text: str) -> Utterance:
+        return Utterance("tool", "tool_result", text)
+
+    assert response_utterances({"choices": [{"message": in_chat}]}) == calls("c(free)", "old({})")
+    assert response_utterances({"output": items}) == [
+        *calls("c(free)", "m({})"),
+        result("found"),
+        result("done"),
+    ]
+    assert response_utterances({"content": blocks}) == [
+        *calls(f's({{"q":"{long}"}})'),
+        result("out"),
+    ]
+
+
+def test_thoughts_in_parts_are_thoughts() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "A"},
+    ]
+
+    assert response_utterances({"choices": [{"message": {"content": parts}}]}) == [
+        Utterance("assistant", "reasoning", "hm"),
+        Utterance("assistant", "text", "A"),
+    ]
+
+
+def test_of_an_image_only_the_beginning_is_shown_and_of_a_text_all_of_it() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9_978}}
+    text = {"type": "text", "text": "t" * 9_000}
+    result = {"type": "tool_result", "content": [text, image]}
+
+    shown, said, found = request_utterances(
+        {"messages": [{"role": "user", "content": [image, text, result]}]}
+    )
+
+    assert shown.text.endswith('AAA… (10,000 characters)"}}')
+    assert len(shown.text) < 200
+    assert said.text == "t" * 9_000
+    assert found.text == f"{'t' * 9_000}\n{shown.text}"
+
+
+def test_what_is_nested_beyond_reason_is_not_shown() -> None:
+    deep: object = 1
+    for _ in range(3_000):
+        deep = [deep]
+
+    assert request_utterances({"input": [{"type": "x", "y": deep}]}) == [
+        Utterance("user", "other", "(nested too deeply to be shown)")
+    ]

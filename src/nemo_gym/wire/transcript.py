@@ -1,14 +1,18 @@
 """A request or response of any dialect in; its conversation as plain lines of dialogue out. Pure.
 
-For eyes: nothing is summed or judged here, and what is of no known shape is shown as JSON.
+For eyes: nothing is summed or judged here, what is of no known shape is shown as JSON, and of long
+strings in there (images, encrypted content) only the beginning.
 """
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
-from nemo_gym.wire.json import as_array, as_object, dumps, is_object, text_of
+from nemo_gym.wire.json import as_array, as_object, dumps, is_array, is_object, text_of
 
 __all__ = ["Utterance", "request_utterances", "response_utterances"]
+
+_LONG = 200
+_BEGINNING = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,11 @@ def _item(item: dict[str, object], default_role: str) -> Generator[Utterance]:
     """Yield what one message or item says."""
     kind = text_of(item.get("type")) or "message"
     role = text_of(item.get("role")) or default_role
-    if kind == "function_call":
-        yield _call(item.get("name"), item.get("arguments"))
-    elif kind == "function_call_output":
+    if kind in {"function_call", "custom_tool_call", "mcp_call"}:
+        yield _call(item.get("name"), item.get("arguments", item.get("input")))
+        if item.get("output") is not None:
+            yield Utterance("tool", "tool_result", _plain(item["output"]))
+    elif kind.endswith("_call_output"):
         yield Utterance("tool", "tool_result", _plain(item.get("output")))
     elif kind == "reasoning":
         yield from _reasoning(item)
@@ -79,8 +85,11 @@ def _message(message: dict[str, object], role: str) -> Generator[Utterance]:
     if refusal:
         yield Utterance(role, "refusal", refusal)
     for call in _objects(message.get("tool_calls")):
-        function = as_object(call.get("function")) or {}
-        yield _call(function.get("name"), function.get("arguments"))
+        body = as_object(call.get("function")) or as_object(call.get("custom")) or {}
+        yield _call(body.get("name"), body.get("arguments", body.get("input")))
+    legacy = as_object(message.get("function_call"))
+    if legacy is not None and legacy.get("name"):
+        yield _call(legacy.get("name"), legacy.get("arguments"))
 
 
 def _content(role: str, content: object) -> Generator[Utterance]:
@@ -93,16 +102,17 @@ def _content(role: str, content: object) -> Generator[Utterance]:
 
 
 def _block(role: str, block: dict[str, object]) -> Utterance:
-    match text_of(block.get("type")):
+    kind = text_of(block.get("type")) or ""
+    match kind:
         case "text" | "input_text" | "output_text":
             return Utterance(role, "text", text_of(block.get("text")) or "")
         case "refusal":
             return Utterance(role, "refusal", text_of(block.get("refusal")) or "")
         case "thinking":
-            return Utterance(role, "reasoning", text_of(block.get("thinking")) or "")
-        case "tool_use":
+            return Utterance(role, "reasoning", _plain(block.get("thinking")))
+        case "tool_use" | "server_tool_use" | "mcp_tool_use":
             return _call(block.get("name"), block.get("input"))
-        case "tool_result":
+        case _ if kind.endswith("tool_result"):
             return Utterance("tool", "tool_result", _plain(block.get("content")))
         case _:
             return Utterance(role, "other", _json(block))
@@ -117,20 +127,33 @@ def _reasoning(item: dict[str, object]) -> Generator[Utterance]:
 
 
 def _call(name: object, arguments: object) -> Utterance:
-    given = arguments if isinstance(arguments, str) else _json(arguments)
+    given = arguments if isinstance(arguments, str) else _json(arguments, whole=True)
     return Utterance("assistant", "tool_call", f"{text_of(name) or '?'}({given})")
 
 
 def _plain(content: object) -> str:
+    """Return content as text: that of its blocks, and as JSON those that are none."""
     if isinstance(content, str):
         return content
-    texts = [text_of(block.get("text")) for block in _objects(content)]
-    return "\n".join(t for t in texts if t) or _json(content)
+    blocks = [text_of(block.get("text")) or _json(block) for block in _objects(content)]
+    return "\n".join(blocks) or _json(content)
 
 
 def _objects(value: object) -> Iterable[dict[str, object]]:
     return [entry for entry in as_array(value) or () if is_object(entry)]
 
 
-def _json(value: object) -> str:
-    return dumps(value).decode()
+def _json(value: object, *, whole: bool = False) -> str:
+    try:
+        return dumps(value if whole else _shortened(value)).decode()
+    except RecursionError:
+        return "(nested too deeply to be shown)"
+
+
+def _shortened(value: object) -> object:
+    """Return the value with the beginning of each long string in it, and how long it is."""
+    if isinstance(value, str) and len(value) > _LONG:
+        return f"{value[:_BEGINNING]}… ({len(value):,} characters)"
+    if is_object(value):
+        return {key: _shortened(inner) for key, inner in value.items()}
+    return [_shortened(inner) for inner in value] if is_array(value) else value
