@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym.errors import InvalidRow
+from nemo_gym.errors import ConfigMistake, InvalidRow
 from nemo_gym.rollouts.plan import PlannedRollout, Planner, PlanRequest, SourceRow
 
 ROW: dict[str, Any] = {"responses_create_params": {"input": "hi"}}
@@ -69,6 +69,14 @@ def test_an_agent_that_does_not_exist_is_a_mistake_of_the_option() -> None:
         plan(ROW, agents=frozenset({"other"}))
 
     assert told.value.where == "--agent"
+
+
+def test_an_agent_that_cannot_work_is_refused_where_a_row_goes_to_it_and_only_there() -> None:
+    misfits = {"broken": ConfigMistake("broken calls nobody")}
+
+    assert len(plan(ROW, misfits=misfits)) == 1
+    with pytest.raises(ConfigMistake, match="broken calls nobody"):
+        plan(ROW, {**ROW, "agent_ref": {"name": "broken"}}, misfits=misfits)
 
 
 def test_equal_rows_are_different_tasks() -> None:

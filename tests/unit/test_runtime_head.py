@@ -4,6 +4,7 @@ import json
 
 from starlette.testclient import TestClient
 
+from nemo_gym.errors import ConfigMistake
 from nemo_gym.runtime.head import HeadApp, ServerEntry
 
 _ENTRY = ServerEntry("mcqa", "resources_servers", "mcqa", ("http://127.0.0.1:1",))
@@ -26,6 +27,15 @@ def test_servers_are_listed_with_their_addresses() -> None:
         "implementation": "mcqa",
         "addresses": ["http://127.0.0.1:1"],
     }
+
+
+def test_servers_that_cannot_work_are_told_with_the_reason() -> None:
+    misfits = {"mcqa": ConfigMistake("what", where="where", mend="mend")}
+    client = TestClient(HeadApp("7-a", {}, (_ENTRY,), misfits=misfits))
+
+    told = {"mcqa": {"what": "what", "where": "where", "mend": "mend"}}
+    assert client.get("/servers").json()["misfits"] == told
+    assert _client().get("/servers").json()["misfits"] == {}
 
 
 def test_config_is_the_hidden_one() -> None:

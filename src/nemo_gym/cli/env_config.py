@@ -1,6 +1,6 @@
 """`gym env validate` and `gym env resolve`: look at a configuration without starting anything."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 import yaml
@@ -10,6 +10,7 @@ from nemo_gym.cli.output import print_json
 from nemo_gym.config.document import KeyPath, dotted
 from nemo_gym.config.load import ConfigRequest, check_run_config, load_run_config
 from nemo_gym.config.resolved import RunConfig
+from nemo_gym.errors import UserMistake
 
 __all__ = ["resolve", "validate"]
 
@@ -20,23 +21,24 @@ __all__ = ["resolve", "validate"]
 def validate(request: ConfigRequest, *, as_json: bool) -> int:
     """Check a configuration and list every mistake in it; exit code 2 when there is one."""
     mistakes = check_run_config(request)
+    config = None if mistakes else load_run_config(request)
+    warnings = () if config is None else tuple(config.misfits.values())
     if as_json:
-        print_json(
-            {
-                "ok": not mistakes,
-                "mistakes": [
-                    {"what": each.what, "where": each.where, "mend": each.mend} for each in mistakes
-                ],
-            }
-        )
-    elif mistakes:
-        for number, mistake in enumerate(mistakes, 1):
-            click.echo(f"{number}. {mistake}", err=True)
-    else:
-        config = load_run_config(request)
+        told = {"mistakes": _told(mistakes), "warnings": _told(warnings)}
+        print_json({"ok": not mistakes, **told})
+        return 2 if mistakes else 0
+    for number, mistake in enumerate(mistakes, 1):
+        click.echo(f"{number}. {mistake}", err=True)
+    for warning in warnings:
+        click.secho(f"warning: {warning}", fg="yellow", err=True)
+    if config is not None:
         names = ", ".join(server.name for server in config.servers) or "none"
         click.echo(f"ok: {len(config.servers)} servers ({names})")
     return 2 if mistakes else 0
+
+
+def _told(mistakes: Iterable[UserMistake]) -> list[dict[str, str | None]]:
+    return [{"what": each.what, "where": each.where, "mend": each.mend} for each in mistakes]
 
 
 @click.command(epilog=example("gym env resolve --resources-server mcqa --model-type local_model"))

@@ -81,10 +81,13 @@ class _Evaluation:
             said = self.display.say
             async with connected_driver(self.config, self.asked.output, said) as running:
                 tree = {**running.tree, _PARAMS: self._params(running.tree)}
-                with contextlib.closing(self._prepared(tree, running.agents)) as run:
+                with contextlib.closing(
+                    self._prepared(tree, running.agents, running.misfits)
+                ) as run:
                     return await self._collected(run, running)
         agents = [server.name for server in self.config.servers if server.kind == _AGENTS]
-        with contextlib.closing(self._prepared(self.config.hidden(), agents)) as run:
+        own = self._prepared(self.config.hidden(), agents, self.config.misfits)
+        with contextlib.closing(own) as run:
             options = RunOptions(
                 workers=self.asked.workers,
                 one_process_each=self.asked.one_process_each,
@@ -107,7 +110,12 @@ class _Evaluation:
             **(own if isinstance(own, Mapping) else {}),
         }
 
-    def _prepared(self, tree: Mapping[str, object], agents: list[str]) -> PreparedRun:
+    def _prepared(
+        self,
+        tree: Mapping[str, object],
+        agents: list[str],
+        misfits: Mapping[str, UserMistake],
+    ) -> PreparedRun:
         asked = self.asked
         if asked.agent is not None and asked.agent not in agents:
             raise UserMistake(
@@ -124,7 +132,7 @@ class _Evaluation:
             mode=asked.mode,
             max_rollout_attempts=asked.max_rollout_attempts,
         )
-        return prepare_run(request, tree, agents, capture_dir=_capture_dir(tree))
+        return prepare_run(request, tree, agents, capture_dir=_capture_dir(tree), misfits=misfits)
 
     async def _collected(self, run: PreparedRun, running: RunningServers) -> RunReport:
         """Collect while the servers live; the death of one for good ends the run."""

@@ -21,8 +21,9 @@ from nemo_gym.config.components import (
 )
 from nemo_gym.config.credentials import note_wanted
 from nemo_gym.config.document import Document, KeyPath, dotted, read_document
-from nemo_gym.config.fields import FieldsReader, fields_in_source
+from nemo_gym.config.fields import FieldsReader, SettingsFields, fields_in_source
 from nemo_gym.config.merge import Layers
+from nemo_gym.config.misfits import find_misfits
 from nemo_gym.config.overrides import Override, apply_override, parse_override
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.references import Resolved, resolve
@@ -204,11 +205,13 @@ class _Load:
         servers = find_servers(tree, self.layers, roots, self.problems)
         bind_references(servers)
         check_references(servers, self.layers, self.problems)
-        self._check_keys(resolved, servers, declared)
+        fields = {server.name: self.request.fields_of(server) for server in servers}
+        self._check_keys(resolved, servers, fields, declared)
         self._check_missing(tree, ())
         origins = {dotted(path): origin for path, origin in self.layers.origins.items()}
         secrets = collect_secrets(tree) | resolved.secrets
-        return RunConfig(tree, servers, origins, secrets)
+        misfits = find_misfits(servers, fields, self.layers, roots, self.request.fields_of)
+        return RunConfig(tree, servers, origins, secrets, misfits)
 
     def _is_needed(self, key: str) -> bool:
         """Whether this run reads a top-level key; credentials it reads through its servers."""
@@ -219,6 +222,7 @@ class _Load:
         self,
         resolved: Resolved,
         servers: tuple[ServerInstance, ...],
+        fields: Mapping[str, SettingsFields],
         declared: frozenset[KeyPath],
     ) -> None:
         check = KeyCheck(
@@ -226,7 +230,7 @@ class _Load:
             declared,
             resolved.referenced,
             servers={server.name: server for server in servers},
-            fields={server.name: self.request.fields_of(server) for server in servers},
+            fields=fields,
             problems=self.problems,
         )
         for override, existed in self._overrides:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym.config.secrets import hide
+from nemo_gym.errors import ConfigMistake
 
 __all__ = ["KINDS", "RunConfig", "ServerInstance"]
 
@@ -43,6 +44,8 @@ class RunConfig:
     """Dotted key to where it was set: `file:line`, `--flag` or `override ++key`."""
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Values that must appear in no output, log or answer."""
+    misfits: Mapping[str, ConfigMistake] = field(default_factory=dict, repr=False)
+    """Servers whose calls cannot be answered as things are configured, by name; they may idle."""
 
     def hidden(self) -> dict[str, object]:
         """Return the tree with every secret hidden, for display and for HTTP."""

@@ -13,7 +13,15 @@ from nemo_gym.config.problems import Problems, one_a_line
 from nemo_gym.config.resolved import KINDS, ServerInstance
 from nemo_gym.errors import UnknownComponent
 
-__all__ = ["MISSING", "bind_references", "check_references", "find_servers", "is_server"]
+__all__ = [
+    "MISSING",
+    "Reference",
+    "bind_references",
+    "check_references",
+    "find_servers",
+    "is_server",
+    "references_of",
+]
 
 MISSING = "???"
 """A value that somebody must still give."""
@@ -121,16 +129,20 @@ def _check_kind(name: str, value: dict[str, object], layers: Layers, problems: P
 
 
 @dataclass(frozen=True, slots=True)
-class _Reference:
+class Reference:
+    """`{type: KIND, name: NAME}` in the settings of a server."""
+
     path: KeyPath
     section: dict[str, object]
 
     @property
     def kind(self) -> str:
+        """Return the kind of server that is meant."""
         return str(self.section["type"])
 
     @property
     def name(self) -> object:
+        """Return the name of the server that is meant; `???` while it is open."""
         return self.section["name"]
 
 
@@ -173,16 +185,20 @@ def check_references(servers: Sequence[ServerInstance], layers: Layers, problems
         )
 
 
-def _references(servers: Sequence[ServerInstance]) -> Iterator[_Reference]:
+def references_of(server: ServerInstance) -> Iterator[Reference]:
+    """Yield the references to other servers in the settings of a server."""
+    return _references_in(server.settings, (server.name, server.kind, server.implementation))
+
+
+def _references(servers: Sequence[ServerInstance]) -> Iterator[Reference]:
     for server in servers:
-        path = (server.name, server.kind, server.implementation)
-        yield from _references_in(server.settings, path)
+        yield from references_of(server)
 
 
-def _references_in(value: object, path: KeyPath) -> Iterator[_Reference]:
+def _references_in(value: object, path: KeyPath) -> Iterator[Reference]:
     if isinstance(value, dict):
         if value.get("type") in KINDS and set(value) == {"type", "name"}:
-            yield _Reference(path, value)
+            yield Reference(path, value)
         for key, below in value.items():
             yield from _references_in(below, (*path, key))
     elif isinstance(value, list):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from nemo_gym.errors import InvalidRolloutId, InvalidRow
+from nemo_gym.errors import InvalidRolloutId, InvalidRow, UserMistake
 from nemo_gym.ids import (
     ATTEMPT_INDEX_KEY,
     ROLLOUT_ID_KEY,
@@ -64,6 +64,8 @@ class PlanRequest:
     """Agent of the rows that name none in `agent_ref`."""
     agents: frozenset[str] | None = None
     """Agents that exist; None when that is not known, and any name is taken."""
+    misfits: Mapping[str, UserMistake] = field(default_factory=dict[str, UserMistake])
+    """Agents that cannot work as things are configured, and why."""
     num_repeats: int = 1
     limit: int | None = None
     """Most rows taken; None takes all."""
@@ -112,7 +114,8 @@ class Planner:
     def plan(self, rows: Iterable[SourceRow]) -> Iterator[PlannedRollout]:
         """Yield the rollouts of `rows`, all repeats of a row before the next row.
 
-        Raises `InvalidRow` with the place of the row that cannot be used.
+        Raises `InvalidRow` with the place of the row that cannot be used, and the mistake told of
+        an agent that cannot work.
         """
         for row in rows:
             if self.request.limit is not None and self.tasks >= self.request.limit:
@@ -172,6 +175,8 @@ class Planner:
                 where=place if own is not None else "--agent",
                 mend=f"use an agent of this run{self._known_agents()}",
             )
+        if name in self.request.misfits:
+            raise self.request.misfits[name]
         return name, ref
 
     def _known_agents(self) -> str:

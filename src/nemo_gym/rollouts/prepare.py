@@ -15,7 +15,7 @@ from typing import Literal
 
 import orjson
 
-from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused
+from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused, UserMistake
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.rollouts.aggregate import Aggregator
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
@@ -110,11 +110,13 @@ def prepare_run(
     agents: Iterable[str] | None = None,
     *,
     capture_dir: Path | None = None,
+    misfits: Mapping[str, UserMistake] | None = None,
 ) -> PreparedRun:
     """Check everything, plan every rollout, and hold what only one run may have.
 
     `tree` is the resolved configuration, secrets hidden; `agents` are those that exist, None when
-    that is not known; `capture_dir` is where model calls are captured. Raises `UserMistake`.
+    that is not known; `capture_dir` is where model calls are captured; `misfits` are agents that
+    cannot work as things are configured, and why. Raises `UserMistake`.
     """
     check_readable(request.inputs)
     if not request.output.name or request.output.name == "..":
@@ -131,7 +133,7 @@ def prepare_run(
         held.enter_context(hold_output(files.lock, holder))
         with _output_errors(files):
             old = _earlier_run(files, request)
-        planner = Planner(_plan_request(request, tree, agents))
+        planner = Planner(_plan_request(request, tree, agents, misfits or {}))
         with _output_errors(files):
             rows, prefix = read_rows(request.inputs), None if old is None else old.inputs.tasks
             planned = materialize(rows, planner, files.materialized, prefix=prefix)
@@ -185,12 +187,16 @@ def _earlier_run(files: RunFiles, request: RunRequest) -> Manifest | None:
 
 
 def _plan_request(
-    request: RunRequest, tree: Mapping[str, object], agents: Iterable[str] | None
+    request: RunRequest,
+    tree: Mapping[str, object],
+    agents: Iterable[str] | None,
+    misfits: Mapping[str, UserMistake],
 ) -> PlanRequest:
     params = tree.get(_PARAMS)
     return PlanRequest(
         agent=request.agent,
         agents=None if agents is None else frozenset(agents),
+        misfits=misfits,
         num_repeats=request.num_repeats,
         limit=request.limit,
         params=params if isinstance(params, Mapping) else {},

@@ -47,7 +47,16 @@ async def connect_run(config: RunConfig) -> RunningServers:
     for entry in entries:
         directory.set_addresses(entry.name, list(entry.addresses))
     client = ServerClient(directory, tree)
-    return RunningServers(book["run_id"], client, tree, entries, url, log_dir=None)
+    return RunningServers(
+        book["run_id"], client, tree, entries, url, log_dir=None, misfits=_misfits(book)
+    )
+
+
+def _misfits(book: Mapping[str, Any]) -> dict[str, UserMistake]:
+    told = book.get("misfits") or {}
+    return {
+        name: ConfigMistake(m["what"], where=m["where"], mend=m["mend"]) for name, m in told.items()
+    }
 
 
 def head_url_of(config: RunConfig) -> str:

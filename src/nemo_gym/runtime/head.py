@@ -1,8 +1,9 @@
 """The head server: the address book of a run. Values in, JSON answers out; secrets stay hidden.
 
 Routes: `GET /health`, `GET /config` (resolved, secrets hidden), `GET /servers` (names, kinds,
-addresses), `GET /figures` (live counts of the run) and `GET /metrics` (Prometheus text of all
-processes, when telemetry exports it). Everything else is 404, every other method 405.
+addresses; which of them cannot work, and why), `GET /figures` (live counts of the run) and
+`GET /metrics` (Prometheus text of all processes, when telemetry exports it). Everything else is
+404, every other method 405.
 """
 
 import json
@@ -10,6 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from starlette.types import Receive, Scope, Send
+
+from nemo_gym.errors import UserMistake
 
 __all__ = ["HeadApp", "ServerEntry"]
 
@@ -37,13 +40,20 @@ class HeadApp:
         hidden_config: Mapping[str, object],
         servers: tuple[ServerEntry, ...],
         *,
+        misfits: Mapping[str, UserMistake] | None = None,
         figures: Answer | None = None,
         metrics: Answer | None = None,
     ) -> None:
         self._answers: dict[str, Answer] = {
             "/health": _json({"status": "ok", "run_id": run_id}),
             "/config": _json(hidden_config),
-            "/servers": _json({"run_id": run_id, "servers": [asdict(s) for s in servers]}),
+            "/servers": _json(
+                {
+                    "run_id": run_id,
+                    "servers": [asdict(s) for s in servers],
+                    "misfits": {name: _told(why) for name, why in (misfits or {}).items()},
+                }
+            ),
         }
         if figures is not None:
             self._answers["/figures"] = figures
@@ -63,6 +73,10 @@ class HeadApp:
         else:
             content_type, body = await answer()
             await _reply(send, 200, content_type, body, head=scope["method"] == "HEAD")
+
+
+def _told(mistake: UserMistake) -> dict[str, str | None]:
+    return {"what": mistake.what, "where": mistake.where, "mend": mistake.mend}
 
 
 def _json(value: object) -> Answer:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.config.secrets import Redactor
+from nemo_gym.errors import UserMistake
 from nemo_gym.runtime.head import Answer, HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
@@ -75,6 +76,8 @@ class RunningServers:
     """Logs of the servers; None when they belong to a run on another machine."""
     problems: list[str] = field(default_factory=list)
     """What is wrong already: one line a provider that cannot be reached."""
+    misfits: Mapping[str, UserMistake] = field(default_factory=dict)
+    """Servers whose calls cannot be answered as things are configured, by name."""
     children: list[ChildProcess] = field(default_factory=list)
     figures: Answer | None = None
     """Figures of every process of the run, as JSON."""
@@ -148,6 +151,7 @@ class _Start:
             head_url=origin_of(head_socket),
             log_dir=self.log_dir,
             problems=problems,
+            misfits=self.config.misfits,
             children=children,
             figures=figures_of(telemetry, asks),
         )
@@ -181,6 +185,7 @@ class _Start:
             self.run_id,
             running.tree,
             running.servers,
+            misfits=running.misfits,
             figures=running.figures,
             metrics=metrics,
         )

@@ -27,7 +27,7 @@ from nemo_gym.servers.raw import RawRoute, raw_route
 from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.servers.stack import JsonRoute, OrjsonRequest, new_app
 from nemo_gym.servers.synthetic_stream import chat_events, responses_events
-from nemo_gym.wire.dialects import RESPONSES, dialect_of_route, error_body
+from nemo_gym.wire.dialects import RESPONSES, DialectName, dialect_of_route, error_body
 
 __all__ = ["BaseResponsesAPIModelConfig", "ModelServer", "SimpleResponsesAPIModel"]
 
@@ -40,6 +40,11 @@ class ModelServer(SimpleServer):
     """The stack of a model server, around whatever routes a subclass gives it."""
 
     KIND: ClassVar[ServerKind | None] = "responses_api_models"
+    SERVED_DIALECTS: ClassVar[tuple[DialectName, ...] | None] = None
+    """What this server answers, so that a run that asks for another is refused before it starts.
+
+    Written out in the class of the entrypoint, since it is read from the source. None: not said.
+    """
 
     config: BaseResponsesAPIModelConfig
 

@@ -5,7 +5,7 @@ has to be changed. A class that overrides `run` or `responses` gets the validate
 """
 
 from http.cookies import SimpleCookie
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
@@ -25,6 +25,7 @@ from nemo_gym.server_utils import raise_for_status
 from nemo_gym.servers.failures import VerifierFailed
 from nemo_gym.servers.raw import RawReply, json_route
 from nemo_gym.servers.recorder import SILENT, Recorder
+from nemo_gym.wire.dialects import DialectName
 
 __all__ = [
     "SimpleAgent",
@@ -64,6 +65,8 @@ class SimpleAgentVerifyResponse(BaseVerifyResponse):
 
 class SimpleAgent(SimpleResponsesAPIAgent):
     """Asks the model, runs the tools it calls, until it calls none; then verifies."""
+
+    CALLED_DIALECTS: ClassVar[tuple[DialectName, ...]] = ("responses",)
 
     config: SimpleAgentConfig
 

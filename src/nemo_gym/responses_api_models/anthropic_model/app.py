@@ -1,9 +1,12 @@
 """A model server in front of Anthropic, or of any provider that speaks Messages."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["AnthropicModel", "AnthropicModelConfig"]
 
@@ -22,6 +25,8 @@ class AnthropicModelConfig(ProviderConfig):
 class AnthropicModel(ForwardingModel):
     """Forwards Messages and `count_tokens`."""
 
+    SERVED_DIALECTS: ClassVar[tuple[DialectName, ...]] = ("messages",)
+
     config: AnthropicModelConfig
 
     def provider(self) -> Provider:
@@ -29,7 +34,7 @@ class AnthropicModel(ForwardingModel):
         config = self.config
         return config.provider(
             config.anthropic_base_url,
-            ("messages",),
+            self.SERVED_DIALECTS,
             model=config.anthropic_model,
             key=Key.x_api_key(config.anthropic_api_key),
         )

@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import FastAPI
 from pydantic import Field
@@ -15,6 +15,7 @@ from nemo_gym.responses_api_models.local_model.weights import check_runtime, fin
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_server import ForwardingModel
 from nemo_gym.servers.provider import Provider, ProviderConfig
+from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["LocalModel", "LocalModelConfig"]
 
@@ -52,6 +53,8 @@ class LocalModelConfig(ProviderConfig):
 class LocalModel(ForwardingModel):
     """Forwards Responses, Chat Completions and Messages to a llama.cpp server that it runs."""
 
+    SERVED_DIALECTS: ClassVar[tuple[DialectName, ...]] = ("responses", "chat", "messages")
+
     config: LocalModelConfig
 
     @cached_property
@@ -83,7 +86,7 @@ class LocalModel(ForwardingModel):
         """Return the provider; where it listens is known once it runs."""
         return self.config.provider(
             "http://127.0.0.1",
-            ("responses", "chat", "messages"),
+            self.SERVED_DIALECTS,
             model=self.llama.settings.alias,
             key=None,
             name="llama.cpp",

@@ -1,9 +1,12 @@
 """A model server in front of OpenAI, or of any provider that speaks Responses and Chat."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["OpenAIModel", "OpenAIModelConfig"]
 
@@ -22,6 +25,8 @@ class OpenAIModelConfig(ProviderConfig):
 class OpenAIModel(ForwardingModel):
     """Forwards Responses and Chat Completions."""
 
+    SERVED_DIALECTS: ClassVar[tuple[DialectName, ...]] = ("responses", "chat")
+
     config: OpenAIModelConfig
 
     def provider(self) -> Provider:
@@ -29,7 +34,7 @@ class OpenAIModel(ForwardingModel):
         config = self.config
         return config.provider(
             config.openai_base_url,
-            ("responses", "chat"),
+            self.SERVED_DIALECTS,
             model=config.openai_model,
             key=Key.bearer(config.openai_api_key),
         )

@@ -1,9 +1,12 @@
 """A model server in front of vLLM, which speaks Chat, Responses and Messages itself."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["VLLMModel", "VLLMModelConfig"]
 
@@ -22,6 +25,8 @@ class VLLMModelConfig(ProviderConfig):
 class VLLMModel(ForwardingModel):
     """Forwards Chat Completions, Responses and Messages."""
 
+    SERVED_DIALECTS: ClassVar[tuple[DialectName, ...]] = ("chat", "responses", "messages")
+
     config: VLLMModelConfig
 
     def provider(self) -> Provider:
@@ -29,7 +34,7 @@ class VLLMModel(ForwardingModel):
         config = self.config
         return config.provider(
             config.base_url,
-            ("chat", "responses", "messages"),
+            self.SERVED_DIALECTS,
             model=config.model,
             key=Key.bearer(config.api_key),
             name="vllm",
