@@ -140,7 +140,7 @@ def test_a_mistake_is_one_message_and_leaves_nothing_behind(tmp_path: Path, mist
     else:
         task_file(tmp_path, rows)
 
-    ended = eval_run(tmp_path, *options)
+    ended = eval_run(tmp_path, "--output", "results/new/x.jsonl", *options)
 
     assert ended.code == 2, ended.err
     for text in said:

@@ -1,5 +1,7 @@
 """What a live run holds, who is refused, and what a run that is gone leaves behind."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.errors import OutputUnusable, RunConflict
+from nemo_gym.files.disk import Disk
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
 from support.disks import LocklessDisk
 
@@ -36,6 +39,48 @@ def test_what_is_held_is_free_after_it_is_let_go(tmp_path: Path) -> None:
         hold_output(lock, HOLDER)
 
     hold_output(lock, HOLDER).close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_made_for_a_run_go_with_it_unless_something_is_in_them(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    lease = hold_output(tmp_path / "old" / "a" / "b" / "x_run.lock", HOLDER)
+    (tmp_path / "old" / "a" / "kept").write_text("")
+    lease.close()
+
+    hold_output(tmp_path / "old" / "x_run.lock", HOLDER).close()
+
+    assert [path.name for path in (tmp_path / "old").iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "old" / "a").iterdir()] == ["kept"]
+
+
+def test_a_directory_that_goes_while_it_is_taken_is_made_again(tmp_path: Path) -> None:
+    class Contested(Disk):
+        """Another run, refused just now, removes the directory that both have made."""
+
+        refused = 0
+
+        def make_directory(self, path: Path) -> None:
+            super().make_directory(path)
+            if self.refused < 2:
+                self.refused += 1
+                path.rmdir()
+
+    lock = tmp_path / "new" / "x_run.lock"
+    with hold_output(lock, HOLDER, disk=Contested()):
+        assert lock.exists()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_in_which_no_file_can_be_made_is_not_left_behind(tmp_path: Path) -> None:
+    class Full(Disk):
+        def open_read_write(self, path: Path) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    with pytest.raises(OutputUnusable, match="No space left"):
+        hold_output(tmp_path / "new" / "x_run.lock", HOLDER, disk=Full())
+
     assert list(tmp_path.iterdir()) == []
 
 

@@ -128,6 +128,10 @@ class Disk:
         """Make a directory and those above it; one that is there is left as it is."""
         path.mkdir(parents=True, exist_ok=True)
 
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; raises `OSError` where something is in it."""
+        path.rmdir()
+
     def rename(self, old: Path, new: Path) -> None:
         """Give a file another name, replacing what has it."""
         old.replace(new)

@@ -4,10 +4,11 @@ A lease is a small JSON file, locked for as long as its run lives; a killed proc
 but not the lock, so what it held is free at once.
 """
 
+import contextlib
 import os
 import platform
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -58,14 +59,23 @@ class CaptureIds:
 
 
 class FileLease:
-    """A file held while its run lives; `close` removes it."""
+    """A file held while its run lives; `close` removes it, and of `made` what is empty then.
+
+    `made`: directories that were made for it, the deepest first.
+    """
 
     def __init__(
-        self, path: Path, fd: int, content: Mapping[str, object], disk: Disk = REAL_DISK
+        self,
+        path: Path,
+        fd: int,
+        content: Mapping[str, object],
+        disk: Disk = REAL_DISK,
+        made: Sequence[Path] = (),
     ) -> None:
         self.path = path
         self._disk = disk
         self._fd = fd
+        self._made = made
         try:
             disk.truncate(self._fd, 0)
             disk.write_at(self._fd, orjson.dumps(content), 0)
@@ -79,6 +89,7 @@ class FileLease:
             self._disk.unlink(self.path)
             self._disk.close(self._fd)
             self._fd = -1
+            _remove_empty(self._made, self._disk)
 
     def __enter__(self) -> "FileLease":
         return self
@@ -121,6 +132,29 @@ def _take(path: Path, disk: Disk) -> _Taken:
             return _Taken(-1, content)
 
 
+def _take_in_directory(path: Path, disk: Disk) -> tuple[_Taken, Sequence[Path]]:
+    """Hold `path`, making its directory; return the directories made as well, the deepest first."""
+    folder = path.parent
+    while True:
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
+        try:
+            disk.make_directory(folder)
+            return _take(path, disk), made
+        except FileNotFoundError:
+            # A run that made the directory too, and was refused, has just removed it again.
+            if folder.exists():
+                raise
+        except BaseException:
+            _remove_empty(made, disk)
+            raise
+
+
+def _remove_empty(made: Sequence[Path], disk: Disk) -> None:
+    with contextlib.suppress(OSError):
+        for folder in made:
+            disk.remove_directory(folder)
+
+
 def _lock(fd: int, disk: Disk) -> bool:
     try:
         return disk.locks.try_exclusive(fd)
@@ -141,10 +175,9 @@ def _content(fd: int, disk: Disk) -> Mapping[str, object]:
 def hold_output(lock: Path, holder: Holder, *, disk: Disk = REAL_DISK) -> FileLease:
     """Hold a run's files; raises `RunConflict`, or `OutputUnusable` when nothing can be made."""
     try:
-        disk.make_directory(lock.parent)
-        taken = _take(lock, disk)
+        taken, made = _take_in_directory(lock, disk)
         if taken.fd >= 0:
-            return FileLease(lock, taken.fd, asdict(holder), disk)
+            return FileLease(lock, taken.fd, asdict(holder), disk, made)
     except OSError as error:
         mend = "give --output a path in a directory that can be written"
         raise output_unusable("the output cannot be written", error, lock, mend) from error
