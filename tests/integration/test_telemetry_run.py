@@ -1,6 +1,7 @@
 """A real run seen from outside: one trace a rollout whatever the placement, metrics at the head."""
 
 import json
+import socket
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,29 @@ def test_the_port_of_each_process_is_named_in_its_log_and_the_run_in_its_report(
     logged = "".join(path.read_text() for path in Path(folder).glob("*.log"))
     for process in ("driver", "cell-0", "cell-1"):
         assert f"{process} answers GET http://127.0.0.1:" in logged
+
+
+@pytest.mark.parametrize("placement", ["one-cell", "two-cells"])
+def test_a_run_whose_collector_never_answers_says_so_once_and_ends(
+    tmp_path: Path, placement: str
+) -> None:
+    with socket.socket() as silent, provider_process(answer={"text": "done"}) as origin:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(64)
+        ended = run_counter(
+            tmp_path,
+            origin,
+            "++telemetry.metrics.enabled=true",
+            "++telemetry.traces.enabled=true",
+            f"++telemetry.otlp.endpoint=http://127.0.0.1:{silent.getsockname()[1]}",
+            *PLACEMENTS[placement],
+        )
+
+    rows = (tmp_path / "x.jsonl").read_text().splitlines()
+    warnings = [line for line in ended.err.splitlines() if line.startswith("warning:")]
+    assert (ended.code, len(rows)) == (0, ROLLOUTS)
+    assert len(warnings) == 1
+    assert "telemetry does not reach the collector of " in warnings[0]
 
 
 IDLE = "++telemetry.prometheus.enabled=true"

@@ -92,8 +92,10 @@ def test_a_target_that_cannot_be_reached_is_named_once_with_the_reason(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    exports = Exports(delivers=False)
-    loop = ExportLoop("the collector", 600, exports, reason=lambda: "connection refused")
+    exports, told = Exports(delivers=False), list[str]()
+    loop = ExportLoop(
+        "the collector", 600, exports, reason=lambda: "connection refused", warned=told.append
+    )
 
     for _ in range(5):
         loop.nudge()
@@ -104,6 +106,7 @@ def test_a_target_that_cannot_be_reached_is_named_once_with_the_reason(
     warnings = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
     assert len(warnings) == 1
     assert "the collector (connection refused)" in warnings[0]
+    assert told == ["telemetry does not reach the collector (connection refused)"]
     assert "reaches the collector again" in caplog.text
 
 

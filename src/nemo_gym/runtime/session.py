@@ -136,9 +136,11 @@ class _Start:
         self.stack.callback(head_socket.close)
         here = _hosted_here(self.layout.plans, self.options)
         drives = self.options.kind == "eval run"
-        telemetry = await self._telemetry("driver" if here or drives else "parent", notify)
+        process = "driver" if here or drives else "parent"
+        telemetry = ProcessTelemetry.start(self.config, process, self.run_id, notify)
         children = self._children(here)
-        self.stack.push_async_callback(stop_all, children, notify)
+        self.stack.push_async_callback(_end, children, telemetry, notify)
+        await self.stack.enter_async_context(telemetry.observed_loop())
         client, cell = _client(self.config, self.layout.addresses(), here)
         self.stack.push_async_callback(cell.stop if cell else client.aclose)
         problems = await _start_processes(cell, here, children, self.layout)
@@ -157,12 +159,6 @@ class _Start:
         )
         await self._serve_head(running, head_socket, metrics_of(telemetry, asks))
         return running
-
-    async def _telemetry(self, process: str, notify: Callable[[str], None]) -> ProcessTelemetry:
-        telemetry = ProcessTelemetry.start(self.config, process, self.run_id, notify)
-        self.stack.push_async_callback(asyncio.to_thread, telemetry.shutdown)
-        await self.stack.enter_async_context(telemetry.observed_loop())
-        return telemetry
 
     def _children(self, here: ProcessPlan | None) -> list[ChildProcess]:
         settings = ChildSettings(
@@ -192,6 +188,16 @@ class _Start:
         head = AppServer(app, sock, "head_server")
         await head.start()
         self.stack.push_async_callback(head.stop, 0.2)
+
+
+async def _end(
+    children: Sequence[ChildProcess], telemetry: ProcessTelemetry, notify: Callable[[str], None]
+) -> None:
+    """Stop the children and what this process exports, side by side.
+
+    Each of them may have to wait for a collector that does not answer.
+    """
+    await asyncio.gather(stop_all(children, notify), asyncio.to_thread(telemetry.shutdown))
 
 
 def _client(

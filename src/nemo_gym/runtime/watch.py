@@ -50,14 +50,20 @@ class ProcessTelemetry:
     ) -> "ProcessTelemetry":
         """Begin as the `telemetry` section says; raises `UserMistake` for a wrong one.
 
-        `notify` gets a line for each setting that is given and does nothing.
+        `notify` gets a line for each setting that is given and does nothing, and one when a
+        collector cannot be reached.
         """
         section = config.tree.get("telemetry")
         settings = section if isinstance(section, Mapping) else {}
         for line in idle_settings(telemetry_options(settings)):
             notify(f"warning: {line}")
         service = "nemo_gym.driver" if process == "driver" else "nemo_gym.server"
-        handle = start_telemetry(settings, service_name=service, instance=f"{run_id}/{process}")
+        handle = start_telemetry(
+            settings,
+            service_name=service,
+            instance=f"{run_id}/{process}",
+            warned=_on_this_loop(notify),
+        )
         if tracer() is not None:
             propagate_with(inject)
         if handle.scrape_url is not None:
@@ -79,6 +85,15 @@ class ProcessTelemetry:
         """Send what is recorded, within the budget of telemetry's end."""
         propagate_with(None)
         self.handle.shutdown()
+
+
+def _on_this_loop(notify: Callable[[str], None]) -> Callable[[str], None]:
+    loop = asyncio.get_running_loop()
+
+    def tell(line: str) -> None:
+        loop.call_soon_threadsafe(notify, f"warning: {line}")
+
+    return tell
 
 
 def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:

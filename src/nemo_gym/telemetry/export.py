@@ -7,6 +7,8 @@ as a `ModuleNotFoundError` when this module is imported, before anything has beg
 import os
 import threading
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -20,6 +22,7 @@ from nemo_gym import __version__
 from nemo_gym.telemetry.export_loop import ExportLoop
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, render
+from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
 from nemo_gym.telemetry.plain_meter import AttributedHistogram, PlainMeter
 from nemo_gym.telemetry.recorded import Recorded
@@ -31,9 +34,10 @@ from nemo_gym.telemetry.settings import TelemetryOptions
 from nemo_gym.telemetry.tracing import Tracer, set_tracer
 from nemo_gym.telemetry.user_spans import user_spans
 
-__all__ = ["Running"]
+__all__ = ["FLUSH_S", "Running"]
 
-_FLUSH_S = 0.3
+FLUSH_S = 0.3
+"""How long the last loop to be observed may wait for what is recorded to be sent, in seconds."""
 _SPAN_INTERVAL_S = 1.0
 _SPAN_BATCH = 512
 
@@ -41,8 +45,15 @@ _SPAN_BATCH = 512
 class Running:
     """What exports from this process."""
 
-    def __init__(self, options: TelemetryOptions, service_name: str, instance: str) -> None:
+    def __init__(
+        self,
+        options: TelemetryOptions,
+        service_name: str,
+        instance: str,
+        warned: Callable[[str], None],
+    ) -> None:
         self.instance_id = f"{instance}-{uuid.uuid4().hex[:12]}"
+        self._warned = _first_of(warned)
         self.scrape_url: str | None = None
         self._resource = _resource(service_name, instance, self.instance_id)
         self._recorded = Recorded()
@@ -65,7 +76,7 @@ class Running:
 
     def flush(self) -> None:
         """Send what is recorded, waiting a bounded time."""
-        deadline = monotonic() + _FLUSH_S
+        deadline = monotonic() + FLUSH_S
         for loop in self._loops:
             loop.flush(max(0.0, deadline - monotonic()))
 
@@ -160,8 +171,20 @@ class Running:
                 export,
                 abort=exporter.shutdown,
                 reason=(lambda: "") if quiet is None else quiet.reason,
+                warned=self._warned,
             )
         )
+
+
+def _first_of(told: Callable[[str], None]) -> Callable[[str], None]:
+    """Pass on one line only: metrics and traces mostly miss the same collector."""
+    left = [told]
+
+    def tell(line: str) -> None:
+        with suppress(IndexError):
+            swallowing(left.pop(), line)
+
+    return tell
 
 
 def _resource(service_name: str, instance: str, instance_id: str) -> Resource:

@@ -16,10 +16,15 @@ _logger = logging.getLogger(__name__)
 
 _STUCK_S = 1.0
 _AFTER_ABORT_S = 0.4
+_SILENT = "it does not answer"
 
 
 class ExportLoop:
-    """Calls `export` (True: delivered) every `interval_s`, from one thread."""
+    """Calls `export` (True: delivered) every `interval_s`, from one thread.
+
+    `abort` ends an export that hangs, `reason` says why the last one failed, `warned` gets the line
+    of the one warning, on a thread of its own choosing.
+    """
 
     def __init__(
         self,
@@ -29,12 +34,14 @@ class ExportLoop:
         *,
         abort: Callable[[], None] = lambda: None,
         reason: Callable[[], str] = lambda: "",
+        warned: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._target = target
         self._interval_s = interval_s
         self._export = export
         self._abort = abort
         self._reason = reason
+        self._told = warned
         self._changed = threading.Condition()
         self._asked = self._answered = 0
         self._stopping = False
@@ -79,7 +86,7 @@ class ExportLoop:
         else:
             self._abort()
         if self._thread.is_alive():
-            self._warn("it does not answer")
+            self._warn(_SILENT)
 
     def _run(self) -> None:
         while not self._wait():
@@ -111,17 +118,17 @@ class ExportLoop:
 
     def _note(self, delivered: bool) -> None:
         if not delivered:
-            self._warn(self._reason())
+            self._warn(self._reason() or (_SILENT if self._stopping else ""))
         elif self._warned:
             _logger.info("telemetry reaches %s again", self._target)
             self._warned = False
         self._failing = not delivered
 
     def _warn(self, reason: str) -> None:
-        if not self._warned:
-            self._warned = True
-            _logger.warning(
-                "telemetry does not reach %s%s; it goes on trying and says so only this once",
-                self._target,
-                f" ({reason})" if reason else "",
-            )
+        if self._warned:
+            return
+        self._warned = True
+        why = f" ({reason})" if reason else ""
+        line = f"telemetry does not reach {self._target}{why}"
+        _logger.warning("%s; it goes on trying and says so only this once", line)
+        self._told(line)

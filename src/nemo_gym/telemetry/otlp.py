@@ -84,8 +84,8 @@ class quiet_exporters:  # noqa: N801 - used like a function
         self._logger.propagate = False
 
     def reason(self) -> str:
-        """Return why the last export failed, as the exporter said it, without a URL's query."""
-        return re.sub(r"\?\S+", "?…", self._handler.last)[:_LONGEST_REASON]
+        """Return why the last export failed, in the exporter's words, without a URL's query."""
+        return re.sub(r"\?\S+", "?…", cause_in(self._handler.last))[:_LONGEST_REASON]
 
     def restore(self) -> None:
         """Let the exporters log as before."""
@@ -93,11 +93,28 @@ class quiet_exporters:  # noqa: N801 - used like a function
         self._logger.propagate = self._propagated
 
 
+def cause_in(line: str) -> str:
+    """Return the innermost cause that a line of an exporter's log tells, else the whole line."""
+    found = _CAUSE.search(line)
+    if found is None:
+        return line
+    return re.sub(r"\[Errno -?\d+\] ", "", found[1].rpartition(": ")[2]).strip("\"']")
+
+
+_ENDED_BY_US = ("hutdown", "StatusCode.CANCELLED")
+_CAUSE = re.compile(
+    r"(?:Caused by \w+\((?=.*encountered while)|[Ee]rror details: )(.*?)(?:\)\) encountered.*)?$"
+)
+
+
 class _LastLine(logging.Handler):
     last = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage()
+        line = record.getMessage()
+        # What follows from ending the export says nothing of why it had to be ended.
+        if not any(word in line for word in _ENDED_BY_US):
+            self.last = line
 
 
 def _protocol(options: OtlpOptions, signal: Signal, base: str | None) -> Literal["http", "grpc"]:
