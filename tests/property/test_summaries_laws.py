@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.files.jsonl import Damaged
+from nemo_gym.observability.model_calls import aggregate_model_call_metrics
 from nemo_gym.observability.repair import repair_rollout
+from nemo_gym.observability.salvage import rows_within
 from nemo_gym.observability.summaries import summarize
 
 _VALUE = st.recursive(
@@ -55,3 +57,68 @@ def test_a_listing_counts_what_a_reader_finds_and_a_repair_loses_no_row(data: by
 
         assert (summary.calls, summary.damaged) == (len(rows), len(items) - len(rows))
         assert repr(kept) == repr(rows)
+
+
+_PAYLOAD = st.dictionaries(st.text(max_size=4), st.text(max_size=8) | st.integers(), max_size=3)
+_WHOLE_ROWS = st.builds(
+    lambda number, request, response: json.dumps(
+        {"model_call_id": f"c{number}", "dialect": "chat", "status_code": 200}
+        | {"request": request, "response": response},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    ).encode(),
+    st.integers(),
+    _PAYLOAD,
+    st.none() | _PAYLOAD,
+)
+
+
+@given(st.lists(st.tuples(st.binary(max_size=8) | st.just(b"\0" * 40), _WHOLE_ROWS), max_size=4))
+def test_rows_without_line_ends_are_found_whatever_lies_between(
+    pieces: list[tuple[bytes, bytes]],
+) -> None:
+    line = b"".join(damage.replace(b"\n", b" ") + row for damage, row in pieces)
+
+    assert [line[start:end] for start, end in rows_within(line)] == [row for _, row in pieces]
+
+
+@given(_WHOLE_ROWS, _WHOLE_ROWS, st.data())
+def test_a_row_behind_half_a_row_is_found_and_the_half_is_none(
+    torn: bytes, row: bytes, data: st.DataObject
+) -> None:
+    half = torn[: data.draw(st.integers(0, len(torn) - 1))]
+
+    assert list(rows_within(half + row)) == [(len(half), len(half + row))]
+
+
+_USAGE = st.none() | st.fixed_dictionaries(
+    {"prompt_tokens": st.integers(0, 9), "completion_tokens": st.integers(0, 9)},
+    optional={"cache_read_input_tokens": st.integers(0, 9), "input_tokens": st.integers(0, 9)},
+)
+_ANSWERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "usage": _USAGE,
+        "x_groq": st.none() | st.fixed_dictionaries({"usage": _USAGE}),
+        "choices": st.none() | st.lists(st.fixed_dictionaries({"usage": _USAGE}), max_size=2),
+    },
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["chat", "messages", "responses"]), _ANSWERS)))
+def test_a_listing_counts_the_tokens_that_the_records_have(
+    calls: list[tuple[str, dict[str, object]]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        rows = [{"dialect": dialect, "response": answer} for dialect, answer in calls]
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+        (Path(folder) / "0-0.capture.jsonl").write_bytes(data)
+        store = CaptureStore(folder)
+
+        summary = summarize(store, "0-0")
+
+        totals = aggregate_model_call_metrics(store, "0-0")
+        assert (summary.tokens_in, summary.tokens_out) == (
+            totals["tokens_in"],
+            totals["tokens_out"],
+        )

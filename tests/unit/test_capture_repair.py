@@ -28,9 +28,47 @@ def test_damage_between_good_rows_goes_and_a_server_that_holds_the_file_writes_o
 
     (repaired,) = repair_rollout(store, A, disk)
 
+    assert repaired.aside is not None
     assert (repaired.moved, repaired.aside.read_bytes()) == (3, b'{"torn": "x\n\xff\xfe\n[1]\n')
     store.submit(Row(A, "c2", GOOD[2])).result()
     assert path.read_bytes() == b"".join(line + b"\n" for line in GOOD)
     assert [item for item in store.read(A) if isinstance(item, Damaged)] == []
     assert repair_rollout(store, A, disk) == []
     store.close()
+
+
+def whole(number: int) -> bytes:
+    fields = '"dialect":"chat","status_code":200,"request":{"n":1.50},"response":null'
+    return f'{{"model_call_id":"c{number}",{fields}}}'.encode()
+
+
+def test_rows_that_share_a_line_get_lines_of_their_own(tmp_path: Path) -> None:
+    store = CaptureStore(tmp_path)
+    path = tmp_path / "0-0.capture.jsonl"
+    half = whole(9)[:50]
+    path.write_bytes(whole(0) + whole(1) + b"\n" + half + whole(2) + b"\0\0" + whole(3) + b"\n")
+
+    (repaired,) = repair_rollout(store, A)
+
+    assert path.read_bytes() == b"".join(whole(number) + b"\n" for number in range(4))
+    assert (repaired.rows_parted, repaired.moved, repaired.moved_bytes) == (4, 2, 52)
+    assert repaired.aside is not None
+    assert repaired.aside.read_bytes() == half + b"\n\0\0\n"
+
+
+def test_rows_that_only_share_a_line_leave_nothing_aside(tmp_path: Path) -> None:
+    (tmp_path / "0-0.capture.jsonl").write_bytes(whole(0) + whole(1))
+
+    (repaired,) = repair_rollout(CaptureStore(tmp_path), A)
+
+    assert (repaired.rows_parted, repaired.moved, repaired.aside) == (2, 0, None)
+    assert not (tmp_path / ".nemo_gym" / "damaged").exists()
+
+
+def test_what_a_torn_row_quotes_is_no_row(tmp_path: Path) -> None:
+    quoting = b'{"model_call_id":"c0","request":{"x":{"model_call_id":"q","status_code":1}},"re'
+    (tmp_path / "0-0.capture.jsonl").write_bytes(quoting + b"\n")
+
+    (repaired,) = repair_rollout(CaptureStore(tmp_path), A)
+
+    assert (repaired.rows_parted, repaired.moved_bytes) == (0, len(quoting))

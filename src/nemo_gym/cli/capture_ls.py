@@ -51,6 +51,8 @@ def _row(summary: RolloutSummary) -> list[object]:
 
 
 def _states(summary: RolloutSummary) -> Iterable[str]:
+    if summary.unreadable:
+        yield f"unreadable: {summary.unreadable}"
     if summary.damaged:
         yield f"{summary.damaged} damaged"
     if summary.incomplete:

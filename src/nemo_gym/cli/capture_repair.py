@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Generator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,10 +26,15 @@ def repair(directory: Path | None, *, as_json: bool) -> None:
     done: list[Repaired] = []
     left: list[str] = []
     for summary in summarize_all(store):
-        if summary.damaged and summary.pending:
+        if summary.unreadable:
+            left.append(f"{summary.rollout_id}: cannot be read: {summary.unreadable}")
+        elif summary.damaged and summary.pending:
             left.append(f"{summary.rollout_id}: a call is under way; try again when it has ended")
         elif summary.damaged:
-            done += repair_rollout(store, summary.rollout_id)
+            try:
+                done += repair_rollout(store, summary.rollout_id)
+            except OSError as error:
+                left.append(f"{summary.rollout_id}: left as it was: {error.strerror or error}")
     if as_json:
         repaired = [
             {k: str(v) if isinstance(v, Path) else v for k, v in asdict(r).items()} for r in done
@@ -36,12 +42,16 @@ def repair(directory: Path | None, *, as_json: bool) -> None:
         click.echo(json.dumps({"repaired": repaired, "left": left}, indent=2))
     else:
         for one in done:
-            click.echo(
-                f"{one.path.name}: {counted(one.moved, 'damaged line')} "
-                f"({counted(one.moved_bytes, 'byte')}) "
-                f"moved to {one.aside}"
-            )
+            click.echo(f"{one.path.name}: {', '.join(_told(one))}")
         for line in left:
             click.echo(line, err=True)
         click.echo(f"{counted(len(done), 'file')} repaired in {store.directory}")
     sys.exit(1 if left else 0)
+
+
+def _told(one: Repaired) -> Generator[str]:
+    if one.rows_parted:
+        yield f"{counted(one.rows_parted, 'row')} given a line of its own"
+    if one.aside is not None:
+        size = counted(one.moved_bytes, "byte")
+        yield f"{counted(one.moved, 'damaged line')} ({size}) moved to {one.aside}"

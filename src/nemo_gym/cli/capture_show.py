@@ -31,16 +31,24 @@ _LABELS = {"reasoning": " (reasoning)", "tool_call": " calls", "refusal": " refu
 def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> None:
     """Show the model calls of ROLLOUT as a readable conversation."""
     store = open_store(directory)
-    if raw:
-        for line in raw_lines(store, rollout):
-            sys.stdout.buffer.write(line.body + b"\n")
-        return
-    items = store.read(rollout)
-    if not items:
+    try:
+        lines = list(raw_lines(store, rollout)) if raw else []
+        items = [] if raw else store.read(rollout)
+    except OSError as error:
+        raise UserMistake(
+            f"the calls of rollout {rollout!r} cannot be read: {error.strerror or error}",
+            where=str(store.directory),
+            mend="look at who may read the files there",
+        ) from error
+    if not items and not lines:
         raise UserMistake(
             f"no model calls of rollout {rollout!r} in {store.directory}",
             mend="'gym capture ls' lists the rollouts there are",
         )
+    for line in lines:
+        sys.stdout.buffer.write(line.body + b"\n")
+    if raw:
+        return
     records = _records(items)
     if as_json:
         click.echo(json.dumps([_plain(record) for record in records], ensure_ascii=False, indent=2))

@@ -38,6 +38,8 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
     store = open_store(directory)
     follower = Follower(store, from_start=True)
     _print(_last(follower.new_lines(), count), raw=raw)
+    for path, reason in follower.unreadable.items():
+        click.echo(f"{path.name} cannot be read: {reason}", err=True)
     while follow:
         time.sleep(_POLL_S)
         _print(_with_time(follower.new_lines()), raw=raw)

@@ -22,7 +22,7 @@ __all__ = ["verify"]
 class _Finding:
     rollout_id: str
     kind: str
-    """`damaged`, `incomplete` or `pending`."""
+    """`damaged`, `unreadable`, `incomplete` or `pending`."""
     detail: str
 
 
@@ -30,14 +30,16 @@ class _Finding:
 @capture_dir_option
 @json_option
 def verify(directory: Path | None, *, as_json: bool) -> None:
-    """Check every rollout for damaged rows, missing rows and calls under way; exit 1 if any."""
+    """Check every rollout for damaged or missing rows and calls under way; exit 1 if any."""
     store = open_store(directory)
     rollouts, calls = 0, 0
     findings: list[_Finding] = []
     for summary in summarize_all(store):
         rollouts += 1
         calls += summary.calls
-        if summary.damaged:
+        if summary.unreadable:
+            findings.append(_Finding(summary.rollout_id, "unreadable", summary.unreadable))
+        elif summary.damaged:
             findings += _damaged(store, summary.rollout_id)
         if summary.incomplete:
             findings.append(_Finding(summary.rollout_id, "incomplete", "a row is missing"))

@@ -19,6 +19,8 @@ class Follower:
     def __init__(self, store: CaptureStore, *, from_start: bool = False) -> None:
         self._store = store
         self._read: dict[Path, int] = {}
+        self.unreadable: dict[Path, str] = {}
+        """Files that cannot be read, and why."""
         if not from_start:
             self._read = {file.path: file.size for file in store.files()}
 
@@ -30,9 +32,13 @@ class Follower:
                 read = 0  # cleared since
             if file.size == read:
                 continue
-            with file.path.open("rb") as source:
-                source.seek(read)
-                data = source.read()
+            try:
+                with file.path.open("rb") as source:
+                    source.seek(read)
+                    data = source.read()
+            except OSError as error:
+                self.unreadable[file.path] = error.strerror or str(error)
+                continue
             whole = data.rfind(b"\n") + 1
             self._read[file.path] = read + whole
             for line in data[:whole].split(b"\n"):

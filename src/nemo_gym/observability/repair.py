@@ -1,5 +1,7 @@
 """Damaged bytes of capture files moved aside; every good row stays, in its order.
 
+That holds for rows that share a line with others or with damage, too: each gets a line of its own.
+
 The file is written anew beside the old one and takes its name while the old one is locked. A
 server that holds the old file sees that it is gone at its next append and opens the new one.
 """
@@ -15,6 +17,7 @@ from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.replace import replace_file
 from nemo_gym.ids import parse_rollout_id
 from nemo_gym.observability.raw_lines import RawLine, lines_in
+from nemo_gym.observability.salvage import rows_within
 from nemo_gym.observability.summaries import is_row
 
 __all__ = ["Repaired", "repair_rollout"]
@@ -26,10 +29,12 @@ class Repaired:
 
     path: Path
     moved: int
-    """Damaged lines."""
+    """Damaged pieces: lines, or what is left of one without the rows in it."""
     moved_bytes: int
-    aside: Path
-    """Where the damaged bytes lie now."""
+    aside: Path | None
+    """Where the damaged bytes lie now; None where rows only shared a line."""
+    rows_parted: int = 0
+    """Whole rows that stood in a line with others, or with damage."""
 
 
 def repair_rollout(store: CaptureStore, rollout_id: str, disk: Disk = REAL_DISK) -> list[Repaired]:
@@ -51,23 +56,40 @@ def _repair_file(path: Path, folder: Path, disk: Disk) -> Repaired | None:
             if not says_no_locks(error):
                 raise
         lines = list(lines_in(path, read_locked(disk, fd, lock=False)))
-        bad = [line for line in lines if not is_row(line)]
-        if not bad:
+        if all(map(is_row, lines)):
             return None
-        aside = _move_aside(bad, folder, path, disk)
-        good = b"".join(line.body + b"\n" for line in lines if is_row(line))
+        good, bad = _parted(lines)
+        aside = _move_aside(bad, folder, path, disk) if bad else None
         # Only once the damaged bytes are safe elsewhere does the file lose them.
-        replace_file(path, good, disk=disk)
-        return Repaired(path, len(bad), sum(len(line.body) for line in bad), aside)
+        replace_file(path, b"".join(row + b"\n" for row in good), disk=disk)
+        parted = len(good) - sum(map(is_row, lines))
+        return Repaired(path, len(bad), sum(map(len, bad)), aside, parted)
     finally:
         # Closing lets go of the lock.
         disk.close(fd)
 
 
-def _move_aside(bad: list[RawLine], folder: Path, path: Path, disk: Disk) -> Path:
+def _parted(lines: list[RawLine]) -> tuple[list[bytes], list[bytes]]:
+    """Return the rows, and the pieces that are none, in the order in which they lie."""
+    good: list[bytes] = []
+    bad: list[bytes] = []
+    for line in lines:
+        if is_row(line):
+            good.append(line.body)
+            continue
+        rest = 0
+        for start, end in rows_within(line.body):
+            good.append(line.body[start:end])
+            bad.append(line.body[rest:start])
+            rest = end
+        bad.append(line.body[rest:])
+    return good, [piece for piece in bad if piece.strip()]
+
+
+def _move_aside(bad: list[bytes], folder: Path, path: Path, disk: Disk) -> Path:
     disk.make_directory(folder)
     number = 0
     while (aside := folder / f"{path.name}.{number}").exists():
         number += 1
-    replace_file(aside, b"".join(line.body + b"\n" for line in bad), disk=disk)
+    replace_file(aside, b"".join(piece + b"\n" for piece in bad), disk=disk)
     return aside

@@ -19,7 +19,7 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import parse_rollout_id
 from nemo_gym.observability.raw_lines import RawLine, lines_of_files
 from nemo_gym.wire.json import is_object
-from nemo_gym.wire.usage import token_stats, usage_of
+from nemo_gym.wire.usage import TokenStats, token_stats, usage_of
 
 __all__ = ["RolloutSummary", "is_row", "summarize", "summarize_all"]
 
@@ -41,6 +41,8 @@ class RolloutSummary:
     """A row is known to be missing."""
     pending: bool = False
     """A call is under way."""
+    unreadable: str | None = None
+    """Why a file of it cannot be read; None: every one can. What follows in it is not counted."""
     completed_at: float | None = None
     """UTC Unix seconds at which the last call ended."""
     size_bytes: int = 0
@@ -58,7 +60,20 @@ class _Row(msgspec.Struct):
     response: _Response | None = None
 
 
+class _WithUsage(msgspec.Struct):
+    usage: Any = None
+
+
+class _Answer(msgspec.Struct):
+    choices: list[_WithUsage] = []
+
+
+class _Choices(msgspec.Struct):
+    response: _Answer
+
+
 _DECODER = msgspec.json.Decoder(_Row)
+_CHOICES_DECODER = msgspec.json.Decoder(_Choices)
 _NUMBER = re.compile(r"(\d+)")
 
 
@@ -82,9 +97,12 @@ def _summary(store: CaptureStore, rollout_id: str, files: Iterable[Path]) -> Rol
     summary = RolloutSummary(rollout_id)
     summary.pending = store.is_pending(rollout_id)
     summary.incomplete = store.is_incomplete(rollout_id)
-    for line in lines_of_files(files):
-        summary.size_bytes += len(line.body) + line.ended
-        _add(summary, line)
+    try:
+        for line in lines_of_files(files):
+            summary.size_bytes += len(line.body) + line.ended
+            _add(summary, line)
+    except OSError as error:
+        summary.unreadable = error.strerror or str(error)
     return summary
 
 
@@ -105,10 +123,21 @@ def _add(summary: RolloutSummary, line: RawLine) -> None:
     if row.completed_at is not None:
         summary.completed_at = max(summary.completed_at or 0.0, row.completed_at)
     if row.response is not None:
-        usage = usage_of({"usage": row.response.usage, "x_groq": row.response.x_groq})
-        tokens = token_stats(usage, row.dialect)
+        tokens = _tokens(row.response, row.dialect, line.body)
         summary.tokens_in = _sum(summary.tokens_in, tokens.tokens_in)
         summary.tokens_out = _sum(summary.tokens_out, tokens.tokens_out)
+
+
+def _tokens(response: _Response, dialect: str | None, body: bytes) -> TokenStats:
+    usage = usage_of({"usage": response.usage, "x_groq": response.x_groq})
+    if usage is None:
+        # Seldom are they in a choice; reading every choice would double the cost of a listing.
+        try:
+            choices = _CHOICES_DECODER.decode(body).response.choices
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            choices = []
+        usage = usage_of({"choices": [{"usage": choice.usage} for choice in choices]})
+    return token_stats(usage, dialect)
 
 
 def _decoded(body: bytes) -> _Row | None:

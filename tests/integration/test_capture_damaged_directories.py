@@ -1,0 +1,155 @@
+"""`gym capture` on directories with damage: each command says what is wrong, and goes on."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.capture.row import Row
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import RolloutId
+
+GYM = str(Path(sys.executable).parent / "gym")
+_SETPRIV = shutil.which("setpriv")
+# The superuser reads every file, unless it is told not to.
+_PLAIN = [] if os.geteuid() else [str(_SETPRIV), "--inh-caps=-all", "--bounding-set=-all"]
+
+needs_permissions = pytest.mark.skipif(
+    os.geteuid() == 0 and _SETPRIV is None, reason="the superuser may read everything"
+)
+
+
+def _gym(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*_PLAIN, GYM, "capture", *arguments, "--dir", "calls"],
+        cwd=cwd,
+        env={**os.environ, "XDG_STATE_HOME": str(cwd / "state")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def _row(number: int) -> bytes:
+    row = {
+        "model_call_id": f"c{number}",
+        "dialect": "chat",
+        "completed_at": 1786032154.5 + number,
+        "status_code": 200,
+        "request": {"messages": [{"role": "user", "content": f"q{number}"}]},
+        "response": {"choices": [{"message": {"content": f"a{number}"}}]},
+    }
+    return json.dumps(row).encode()
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Generator[Path]:
+    """A directory with one rollout of each kind of trouble, and one without."""
+    folder = tmp_path / "calls"
+    store = CaptureStore(folder)
+    for rollout in ("whole", "torn", "zeros", "fused", "unended", "cleared"):
+        for number in range(3):
+            store.submit(Row(RolloutId(rollout), f"c{number}", _row(number))).result()
+    store.clear(["cleared"])
+    store.close()
+    with (folder / "torn.capture.jsonl").open("ab") as file:
+        file.write(_row(9)[:70])
+    (folder / "zeros.capture.jsonl").write_bytes(_row(0) + b"\n" + b"\0" * 512 + _row(1) + b"\n")
+    (folder / "fused.capture.jsonl").write_bytes(b"".join(map(_row, range(3))) + b"\n")
+    (folder / "unended.capture.jsonl").write_bytes(b"\n".join(map(_row, range(3))))
+    (folder / "foreign.capture.jsonl").write_bytes(b"no json\n[1]\n")
+    (folder / "a folder.capture.jsonl").mkdir()
+    (folder / "notes.txt").write_text("mine")
+    yield folder
+    for path in (folder, *folder.iterdir()):
+        path.chmod(0o700)
+
+
+def test_what_is_wrong_is_found_and_mended_and_every_row_is_there(
+    calls: Path, tmp_path: Path
+) -> None:
+    before = _gym("verify", "--json", cwd=tmp_path)
+    repaired = _gym("repair", cwd=tmp_path)
+    after = _gym("verify", "--json", cwd=tmp_path)
+
+    findings = json.loads(before.stdout)["findings"]
+    assert (before.returncode, repaired.returncode, after.returncode) == (1, 0, 0)
+    assert [f["rollout_id"] for f in findings] == ["foreign", "foreign", "fused", "torn", "zeros"]
+    assert {f["kind"] for f in findings} == {"damaged"}
+    assert "fused.capture.jsonl: 3 rows given a line of its own" in repaired.stdout
+    assert json.loads(after.stdout) == {"rollouts": 5, "calls": 14, "findings": []}
+    assert (calls / "notes.txt").read_text() == "mine"
+
+
+def test_a_call_under_way_is_told_and_its_rollout_is_not_repaired(
+    calls: Path, tmp_path: Path
+) -> None:
+    server = CaptureStore(calls)
+    server.open_for_writing()
+    claim = server.claim(RolloutId("zeros"))
+    assert claim is not None
+    found = _gym("verify", cwd=tmp_path)
+    repaired = _gym("repair", cwd=tmp_path)
+    left = (calls / "zeros.capture.jsonl").read_bytes()
+    claim.release()
+    server.close()
+
+    assert "zeros: pending: a call is under way" in found.stdout
+    assert (repaired.returncode, repaired.stderr.partition(":")[0]) == (1, "zeros")
+    assert b"\0" in left
+
+
+@needs_permissions
+def test_a_file_that_may_not_be_read_hides_no_other(calls: Path, tmp_path: Path) -> None:
+    (calls / "whole.capture.jsonl").chmod(0)
+
+    listed = _gym("ls", cwd=tmp_path)
+    followed = _gym("tail", "-n", "1", cwd=tmp_path)
+    refused = [_gym(*command, cwd=tmp_path) for command in (("verify",), ("repair",))]
+    shown = [_gym("show", "whole", *form, cwd=tmp_path) for form in ((), ("--raw",), ("--json",))]
+
+    assert listed.returncode == 0
+    assert "unreadable: Permission denied" in listed.stdout
+    assert "unended" in listed.stdout
+    assert "whole.capture.jsonl cannot be read: Permission denied" in followed.stderr
+    assert "a2" in followed.stdout
+    for command in (*refused, *shown):
+        assert "Permission denied" in command.stdout + command.stderr
+        assert "Traceback" not in command.stderr
+    assert [c.returncode for c in (*refused, *shown)] == [1, 1, 2, 2, 2]
+
+
+@needs_permissions
+def test_a_directory_that_may_not_be_written_is_read_and_left_as_it_was(
+    calls: Path, tmp_path: Path
+) -> None:
+    files = [path for path in calls.iterdir() if path.is_file()]
+    contents = {path: path.read_bytes() for path in files}
+    for path in (*files, calls):
+        path.chmod(0o500)
+
+    listed = _gym("ls", "--json", cwd=tmp_path)
+    repaired = _gym("repair", cwd=tmp_path)
+
+    assert len(listed.stdout.splitlines()) == 6
+    assert (listed.returncode, repaired.returncode) == (0, 1)
+    assert repaired.stderr.count("left as it was: Permission denied") == 4
+    assert {path: path.read_bytes() for path in files} == contents
+
+
+@pytest.mark.parametrize("form", [(), ("--raw",), ("--json",)])
+@pytest.mark.parametrize("rollout", ["nobody", "cleared"])
+def test_a_rollout_without_calls_is_said_to_have_none(
+    calls: Path, tmp_path: Path, rollout: str, form: tuple[str, ...]
+) -> None:
+    shown = _gym("show", rollout, *form, cwd=tmp_path)
+
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert f"no model calls of rollout '{rollout}'" in shown.stderr
+    assert calls.exists()
