@@ -3,7 +3,7 @@
 import math
 
 import httptools
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym.transport.address import parse_address
@@ -39,12 +39,15 @@ def test_tries_and_time_are_bounded(
 
 
 @given(rules, jitters, seconds, st.integers(1, 20))
-def test_a_wait_is_never_shorter_than_was_asked_for(
+@example(RetryRule(tries=2, total_s=2.0, first_wait_s=2.0, longest_wait_s=2.0), 1.0, 0.0, 1)
+def test_a_wait_is_never_shorter_than_was_asked_for_nor_than_the_backoff(
     rule: RetryRule, chance: float, asked: float, tries: int
 ) -> None:
     wait = rule.wait_s(tries=tries, elapsed_s=0, jitter=chance, asked_s=asked)
+    backoff = rule.wait_s(tries=tries, elapsed_s=-1e9, jitter=chance)
 
-    assert wait is None or asked <= wait <= asked + 1
+    assert wait is None or backoff is not None
+    assert wait is None or max(asked, backoff or 0) <= wait <= max(asked + 1, backoff or 0)
 
 
 @given(rules, jitters, st.integers(1, 20))
