@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from nemo_gym.rollouts.collect import CollectOptions
+import pytest
+
+from nemo_gym.rollouts.collect import CollectOptions, StopSignal
+from nemo_gym.telemetry.figures import snapshot
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.observer import (
     DRIVER_ADMISSION_INSTRUMENT,
@@ -15,6 +18,7 @@ from nemo_gym.telemetry.observer import (
     driver_metrics,
     observe_event_loop,
 )
+from nemo_gym.telemetry.run_view import view_run
 from support.meters import Metered, metering
 from support.rollouts import FakeAgent, FakeAnswer, Row, collect, lines_of, rows_of
 
@@ -58,13 +62,34 @@ async def test_every_documented_place_of_the_driver_is_counted(tmp_path: Path) -
 
 
 async def test_the_live_view_is_counted_with_telemetry_off(tmp_path: Path) -> None:
-    before = live_counts().rollouts
-    offered, finished, reward = before.offered, before.finished, before.reward_total
-
     await collect(tmp_path / "x.jsonl", rows_of(5))
 
-    after = live_counts().rollouts
-    assert (after.offered - offered, after.finished - finished) == (5, 5)
-    assert after.reward_total - reward == 5.0
-    assert (after.active, after.resident, after.planned) == (0, 0, 5)
+    counts = live_counts().rollouts
+    assert (counts.planned, counts.offered, counts.finished, counts.reward_total) == (5, 5, 5, 5.0)
+    assert (counts.active, counts.resident, counts.failed) == (0, 0, 0)
     assert driver_metrics() is None
+
+
+async def test_a_resumed_run_is_counted_whole_and_its_pace_by_what_ran_since(
+    tmp_path: Path,
+) -> None:
+    output, rows = tmp_path / "x.jsonl", rows_of(5)
+    stop = StopSignal()
+
+    async def until_the_third(row: Row) -> FakeAnswer:
+        if row["n"] == 2:
+            stop.drain()
+        return FakeAnswer(200, {**row, "reward": 1.0})
+
+    one_by_one = CollectOptions(concurrency=1)
+    await collect(output, rows, FakeAgent(until_the_third), options=one_by_one, stop=stop)
+    await collect(output, rows, mode="resume")
+
+    counts = live_counts().rollouts
+    assert (counts.planned, counts.finished, counts.finished_before) == (5, 5, 3)
+    assert (counts.offered, counts.reward_total) == (2, 5.0)
+    rollouts = view_run([snapshot("driver")]).rollouts
+    assert rollouts is not None
+    assert rollouts.rate is not None
+    assert rollouts.rate * snapshot("driver").uptime_s == pytest.approx(2, rel=0.2)
+    assert (rollouts.eta_s, rollouts.mean_reward) == (0, 1.0)

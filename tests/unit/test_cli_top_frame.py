@@ -108,8 +108,15 @@ def test_large_counts_still_fit() -> None:
     )  # fmt: skip
     shown = text(replace(VIEW, rollouts=RolloutView(counts, 1234.5, 86_400.0, 0.5)))
 
-    assert "offered 900,000 resident 1,064 active 1,000 finished 898,000 failed 1,936" in shown
+    assert "offered 900,000  resident 1,064  active 1,000  finished 898,000  failed 1,936" in shown
     assert "899,936/1,000,000  90%  1,234/s  eta 24:00:00  reward 0.500" in shown
+
+
+def test_a_resumed_run_says_how_many_were_finished_before() -> None:
+    counts = replace(COUNTS, finished=400, finished_before=250)
+    shown = text(replace(VIEW, rollouts=RolloutView(counts, 3.2, 184.0, 0.512)))
+
+    assert "finished 400 (250 before)  failed 12" in shown
 
 
 def test_a_row_that_was_not_captured_stands_out() -> None:

@@ -144,6 +144,27 @@ def test_the_rest_of_a_run_takes_as_long_as_the_rate_says() -> None:
     assert view.rollouts.mean_reward == 0.5
 
 
+def test_rollouts_of_earlier_sessions_are_finished_but_make_no_rate() -> None:
+    counts = replace(ROLLOUTS, finished=58, finished_before=40, reward_total=29.0)
+    now = [process("driver", 10.0, rollouts=counts)]
+
+    view = view_run(now)
+
+    assert view.rollouts is not None
+    assert view.rollouts.counts.finished == 58
+    assert view.rollouts.rate == 2.0  # 18 finished and 2 failed in 10 s
+    assert view.rollouts.eta_s == 20.0  # 40 of 100 are left
+    assert view.rollouts.mean_reward == 0.5
+
+
+def test_figures_of_a_run_that_knows_no_earlier_sessions_are_read_too() -> None:
+    body = to_json([process("driver", rollouts=ROLLOUTS)]).replace(b', "finished_before": 0', b"")
+
+    [read] = from_json(body)
+
+    assert read.rollouts == ROLLOUTS
+
+
 def test_a_window_in_which_nothing_ended_falls_back_on_the_whole_run() -> None:
     calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
     model = replace(MODEL, calls=10, duration=calls)

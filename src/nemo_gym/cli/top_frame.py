@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import TypeVar
 
+from nemo_gym.telemetry.figures import RolloutFigures
 from nemo_gym.telemetry.run_view import ProcessView, RolloutView, RunView, ServerView
 
 __all__ = ["Header", "Line", "frame"]
@@ -12,6 +13,8 @@ __all__ = ["Header", "Line", "frame"]
 T = TypeVar("T")
 
 _SWITCH_ON = "loop lag, GC and CPU show with telemetry.metrics.enabled=true"
+_MARGIN = 10
+"""Columns before what a line of counts says."""
 _FIXED_LINES = 13
 """Lines that are there in any case: everything but the rows of the two tables."""
 
@@ -70,14 +73,24 @@ def _rollout_lines(rollouts: RolloutView | None, width: int) -> list[Line]:
     if counts.planned:
         share = min(1.0, ended / counts.planned)
         told = f"  {ended:,}/{counts.planned:,} {share:4.0%}  {told}"
-        first = f"rollouts  {_bar(share, width - 10 - len(told))}{told}"
+        first = f"rollouts  {_bar(share, width - _MARGIN - len(told))}{told}"
     else:
         first = f"rollouts  {ended:,} ended  {told}"
-    second = (
-        f"          offered {counts.offered:,}  resident {counts.resident:,}  "
-        f"active {counts.active:,}  finished {counts.finished:,}  failed {counts.failed:,}"
+    return [Line(first), Line(_counts_line(counts, width))]
+
+
+def _counts_line(counts: RolloutFigures, width: int) -> str:
+    """Return the roomiest form that fits; the narrowest where none does."""
+    start = (
+        f"offered {counts.offered:,}  resident {counts.resident:,}  active {counts.active:,}  "
+        f"finished {counts.finished:,}"
     )
-    return [Line(first), Line(second if len(second) <= width else " ".join(second.split()))]
+    end = f"  failed {counts.failed:,}"
+    margin, plain = " " * _MARGIN, start + end
+    before = f" ({counts.finished_before:,} before)" if counts.finished_before else ""
+    full = start + before + end
+    forms = (margin + full, full, margin + plain, plain, " ".join(plain.split()))
+    return next((form for form in forms if len(form) <= width), forms[-1])
 
 
 def _model_lines(view: RunView) -> list[Line]:

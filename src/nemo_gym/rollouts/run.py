@@ -86,7 +86,7 @@ async def collect_run(
     began = time.monotonic()
     stop = stop or StopSignal()
     progress = progress or progress_of(run)
-    live_counts().rollouts.planned = progress.total - progress.done_before
+    live_counts().rollouts.begin(progress.total, progress.done_before, progress.reward_before)
     try:
         await _collect(run, client, options or CollectOptions(), stop, progress)
         return await _finish(run, client, stop, progress, began)

@@ -32,20 +32,24 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RolloutFigures:
-    """Rollouts of the driver in this process, since it began."""
+    """Rollouts of the driver in this process; what it ran itself, unless it says otherwise."""
 
     planned: int | None
-    """Rollouts of the whole run, finished ones of earlier sessions left out; None: not known."""
+    """Rollouts of the whole run, those of earlier sessions included; None: not known."""
     offered: int
     resident: int
     active: int
     finished: int
+    """With a reward, those of earlier sessions included."""
     failed: int
     reward_total: float
+    """Of all that are finished."""
     waited_s: float
     """Seconds waited for admission, all rollouts added up."""
     active_s: float
     """Seconds run, all ended rollouts added up."""
+    finished_before: int = 0
+    """Of those finished, the ones of earlier sessions: no part of a rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,7 @@ def _rollouts(live: LiveCounts) -> RolloutFigures | None:
         r.reward_total,
         r.waited_s,
         r.active_s,
+        r.finished_before,
     )
 
 

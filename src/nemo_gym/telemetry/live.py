@@ -37,6 +37,7 @@ class RolloutCounts:
         "active_s",
         "failed",
         "finished",
+        "finished_before",
         "offered",
         "planned",
         "resident",
@@ -53,14 +54,25 @@ class RolloutCounts:
         self.active = 0
         """Admitted past the concurrency limit and running."""
         self.finished = 0
-        """Ended with a reward."""
+        """Ended with a reward, in this session of the run or in an earlier one."""
+        self.finished_before = 0
+        """Of these, the ones of earlier sessions."""
         self.failed = 0
-        """Ended without one."""
+        """Ended without one, in this session."""
         self.reward_total = 0.0
+        """Of all that are finished."""
         self.waited_s = 0.0
         """Seconds that rollouts spent waiting for admission, added up."""
         self.active_s = 0.0
         """Seconds that rollouts spent running, added up."""
+
+    def begin(self, planned: int, finished_before: int = 0, reward_before: float = 0.0) -> None:
+        """Begin a run, or go on where its earlier sessions ended; `planned` are its rollouts."""
+        self.planned = planned
+        self.finished = self.finished_before = finished_before
+        self.reward_total = reward_before
+        self.offered = self.failed = 0
+        self.waited_s = self.active_s = 0.0
 
 
 class LiveCounts:

@@ -193,7 +193,9 @@ def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
 
 
 def _ended(one: FigureSnapshot) -> int:
-    return 0 if one.rollouts is None else one.rollouts.finished + one.rollouts.failed
+    """Return how many rollouts ended in this session, the only ones that make a rate."""
+    counts = one.rollouts
+    return 0 if counts is None else counts.finished - counts.finished_before + counts.failed
 
 
 def _servers(window: _Window) -> tuple[ServerView, ...]:
