@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from nemo_gym.capture.store import CaptureStore
+from support.collector import Received, http_collector
 from support.eval_command import environ_of
 from support.eval_servers import COUNTER, env_start
 from support.gym_command import gym
@@ -102,6 +103,13 @@ def _holders(texts: dict[str, str], secrets: tuple[str, ...]) -> dict[str, list[
     return found
 
 
+def _exported(received: Received) -> dict[str, str]:
+    """What left by OTLP; the calls are in there, so that something was looked at."""
+    assert "gen_ai.client.operation.duration" in received.names()
+    assert any(span.name.startswith("POST /v1/") for span in received.spans())
+    return {"metrics": str(received.metrics), "traces": str(received.traces)}
+
+
 def _get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - loopback
         return str(answer.read(), "utf-8")
@@ -121,9 +129,21 @@ def test_no_planted_secret_is_in_a_file_a_log_a_metric_or_an_address_book(
         "++policy_model.responses_api_models.vllm_model.max_tries=2",
         "++policy_model.responses_api_models.vllm_model.retry_for_s=0.1",
         *("++telemetry.metrics.enabled=true", "++telemetry.prometheus.enabled=true"),
+        "++telemetry.traces.enabled=true",
     )
     told: dict[str, str] = {}
-    with env_start(tmp_path, _upstream(world), *settings, model_type="vllm_model") as port:
+    console: list[str] = []
+    with (
+        http_collector() as exported,
+        env_start(
+            tmp_path,
+            _upstream(world),
+            *settings,
+            f"++telemetry.otlp.endpoint={exported.endpoint}",
+            model_type="vllm_model",
+            console=console,
+        ) as port,
+    ):
         head = f"http://127.0.0.1:{port.partition('=')[2]}"
         servers = json.loads(_get(f"{head}/servers"))["servers"]
         model = next(s["addresses"][0] for s in servers if s["name"] == "policy_model")
@@ -138,6 +158,7 @@ def test_no_planted_secret_is_in_a_file_a_log_a_metric_or_an_address_book(
     assert [len(rows) for rows in calls] == [len(ROUTES)] * len(FAULTS)
     assert {r.key for r in world.provider.requests} == {SERVER_KEY}
     assert _holders(_written(tmp_path), SECRETS) == {}
+    assert _holders({"console": "".join(console)} | _exported(exported), SECRETS) == {}
     # A stream that began as a success passes as it came.
     answers = {name: text for name, text in told.items() if "_error_in_stream" not in name}
     assert _holders(answers, (SERVER_KEY, PASSWORD, QUERY_KEY)) == {}

@@ -37,9 +37,16 @@ def provider_process(**behaviour: Any) -> Generator[str]:
 
 @contextmanager
 def env_start(
-    folder: Path, origin: str, *more: str, model_type: str = "openai_model"
+    folder: Path,
+    origin: str,
+    *more: str,
+    model_type: str = "openai_model",
+    console: list[str] | None = None,
 ) -> Generator[str]:
-    """Run `gym env start` on a port of its own; give what `--no-serve` needs to find it."""
+    """Run `gym env start` on a port of its own; give what `--no-serve` needs to find it.
+
+    What it printed is in `console` once it has ended.
+    """
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "nemo_gym", "env", "start", "--resources-server", "counter"),
@@ -66,4 +73,6 @@ def env_start(
             yield f"++head_server.port={found[1]}"
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=20)
+            rest, _ = process.communicate(timeout=20)
+            if console is not None:
+                console += [*told, rest]
