@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.capture.exchange import exchange_line
-from nemo_gym.capture.tap import Verdict
+from nemo_gym.capture.tap import ExchangeTap, Request, Verdict
 from nemo_gym.wire.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect
 from support.responses_made import JSON, TEXT, chat_completions, messages, responses
 from support.streamed import chat_stream, messages_stream, responses_stream
@@ -125,6 +125,35 @@ def test_a_stream_is_stored_the_same_however_it_is_cut(
 
     assert (one["response"], one["error_category"]) == (other["response"], None)
     assert one["response_raw"].startswith(other["response_raw"].rstrip("\n"))
+
+
+@given(
+    _streams(),
+    st.integers(10, 300),
+    st.lists(st.sampled_from(["passes", "is watched", "meets a gone client"]), min_size=3),
+    st.integers(0, 3000) | st.just(10**6),
+)
+def test_the_text_of_a_stream_is_kept_whole_whichever_way_its_pieces_take(
+    stream: tuple[Dialect, bytes, bytes], size: int, ways: list[str], limit: int
+) -> None:
+    dialect, body, _ = stream
+    tap = ExchangeTap(Request(dialect, "POST"), started_at=0.0, now=0.0, body_limit=limit)
+    tap.response_start(200, SSE, 0.0)
+    sent = b""
+    for number, piece in enumerate(_pieces(body, list(range(0, len(body), size)))):
+        way = ways[number % len(ways)]
+        if way == "meets a gone client":
+            tap.client_gone(0.0)
+        sent += piece
+        if way == "passes" and tap.passes(piece):
+            continue
+        if tap.response_body(piece, True, 0.0) is Verdict.COMMIT:
+            break
+
+    kept = tap.finish(1.0).response
+
+    assert kept.data == sent[:limit]
+    assert (kept.truncated_at is not None) == (len(sent) > limit)
 
 
 @given(st.binary(max_size=30), st.integers(0, 40), st.lists(st.integers(0, 30), max_size=4))

@@ -11,7 +11,8 @@ def assemble(dialect: Dialect, pieces: Iterable[bytes]) -> Assembled:
     """What a stream amounts to that comes in `pieces`."""
     reader = StreamReader(dialect)
     for piece in pieces:
-        reader.feed(piece, 0.0)
+        if not reader.waits(piece):
+            reader.feed(piece, 0.0)
     return reader.finish()
 
 

@@ -33,7 +33,10 @@ class Led:
         return self._seen(self.tap.response_start(status, headers, self._tick()))
 
     def send(self, body: bytes, *, more: bool = True) -> Verdict:
-        return self._seen(self.tap.response_body(body, more, self._tick()))
+        now = self._tick()
+        if more and self.tap.passes(body):
+            return self._seen(Verdict.SEND)
+        return self._seen(self.tap.response_body(body, more, now))
 
     def send_all(self, pieces: Iterable[bytes]) -> list[Verdict]:
         return [self.send(piece) for piece in pieces]

@@ -45,6 +45,11 @@ class BodyTap:
         """What is kept until now."""
         return bytes(self._data)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no content encoding."""
+        return self._encoded is None
+
     def add(self, chunk: bytes) -> bytes:
         """Take the next bytes; return what they add to the body, its encoding undone."""
         if self._encoded is not None:

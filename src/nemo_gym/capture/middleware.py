@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -173,8 +173,17 @@ class _CapturedCall:
             self._watch(message)
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         """Pass a message of the app on, now or once the row is durable."""
+        if message.get("more_body") and not self._settled:
+            try:
+                if self._tap.passes(message["body"]):
+                    return self._send(message)
+            except Exception as error:  # noqa: BLE001 - capture never fails a call
+                self._lose(error)
+        return self._send_watched(message)
+
+    async def _send_watched(self, message: Message) -> None:
         verdict = None if self._settled else self._watch(message)
         if verdict is None or verdict is _SEND:
             if self._held:

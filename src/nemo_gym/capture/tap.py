@@ -7,6 +7,7 @@ in the order in which things happen::
     tap.request_body(chunk)                               # each body message that the app receives
     verdict = tap.response_start(status, headers, now)    # each message that the app sends, before
     verdict = tap.response_body(body, more_body, now)     #   it goes on to the client
+    tap.passes(body)                                      #   True: it was taken, send it at once
     tap.client_gone(now)                                  # `http.disconnect`
     tapped = tap.finish(now, raised=False)                # once: at COMMIT, else when the app ends
 
@@ -126,6 +127,7 @@ class ExchangeTap:
         "_first_data_at",
         "_is_stream",
         "_limit",
+        "_passing",
         "_phase",
         "_reader",
         "_request",
@@ -160,6 +162,8 @@ class ExchangeTap:
         self._bodiless = False
         self._is_stream: bool | None = False
         self._reader: StreamReader | None = None
+        self._passing: StreamReader | None = None
+        """The reader, where only it says when a stream is over, and it reads what is sent."""
         self._first_data_at: float | None = None
         self._phase: Phase | None = None
         self.committed = False
@@ -184,6 +188,14 @@ class ExchangeTap:
         )
         return self._commit() if self._bodiless else _SEND
 
+    def passes(self, body: bytes | bytearray | memoryview) -> bool:
+        """Take a body message with more to come, if it is one of the many in a stream under way.
+
+        True is a short way to the verdict ``SEND``; False: not taken, `response_body` has to.
+        """
+        reader = self._passing
+        return reader is not None and isinstance(body, bytes) and reader.waits(body)
+
     def response_body(
         self, body: bytes | bytearray | memoryview, more_body: bool, now: float
     ) -> Verdict:
@@ -193,6 +205,7 @@ class ExchangeTap:
         if not isinstance(body, bytes):
             body = bytes(body)
         self._sent += len(body)
+        self._keep_passed(self._response)
         made = self._response.add(body)
         state = self._read(made, now, last=not more_body)
         if not more_body or (self._declared is not None and self._sent >= self._declared):
@@ -204,12 +217,17 @@ class ExchangeTap:
     def client_gone(self, now: float) -> None:
         """Say that the client went away. Without effect once the row has all it will have."""
         if not self.committed and self._phase is None:
+            if self._response is not None:
+                self._keep_passed(self._response)
             self._phase = self._current_phase()
 
     def finish(self, now: float, *, raised: bool = False) -> Tapped:
         """Return the call. `raised`: the application ended with an exception."""
         complete = self.committed
         self.committed = True
+        if self._response is not None:
+            self._keep_passed(self._response)
+        self._passing = None
         stream = self._reader.finish() if self._reader is not None else None
         if self._reader is not None:
             self._first_data_at = self._reader.first_data_at
@@ -235,9 +253,17 @@ class ExchangeTap:
         self.committed = True
         return _COMMIT
 
+    def _keep_passed(self, response: BodyTap) -> None:
+        """Keep what has passed since the last time, before the reader reads and forgets it."""
+        if self._passing is not None and self._passing.waiting:
+            response.add(bytes(self._passing.waiting))
+
     def _read(self, made: bytes, now: float, *, last: bool) -> StreamState:
         """Read what a body message adds: as events where the response is a stream of them."""
         if self._reader is not None:
+            # What passes was offered to the reader before.
+            if self._passing is None and self._reader.waits(made):
+                return _OPEN
             return self._reader.feed(made, now)
         if self._is_stream is None and self._response is not None:
             # Nobody said what it is: the first bytes tell, once there are enough of them.
@@ -245,6 +271,8 @@ class ExchangeTap:
             self._is_stream = looks_like_events(made, last=last)
         if self._is_stream:
             self._reader = StreamReader(self._call.dialect)
+            if self._declared is None and self._response is not None and self._response.is_plain:
+                self._passing = self._reader
             return self._reader.feed(made, now)
         if self._first_data_at is None and made.strip():
             self._first_data_at = now

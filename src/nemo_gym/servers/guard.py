@@ -11,7 +11,7 @@ and a disconnect that came before is noticed then, since servers go on reporting
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -99,13 +99,13 @@ class _Watched:
         self._reader: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(watch_after_s, self._watch)
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
             self.started = True
         elif message["type"] == "http.response.body" and not message.get("more_body", False):
             # Set before the await: what is reported from here on is the end, not a client gone.
             self.finished = True
-        await self._send(message)
+        return self._send(message)
 
     async def receive(self) -> Message:
         if self._reader is None:

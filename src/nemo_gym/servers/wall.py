@@ -6,7 +6,7 @@ response that has begun cannot be taken back: its connection is broken off inste
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,11 +36,11 @@ class FailureWall:
             return
         started = finished = False
 
-        async def noted_send(message: Message) -> None:
+        def noted_send(message: Message) -> Awaitable[None]:
             nonlocal started, finished
             started = True
             finished = message["type"] == "http.response.body" and not message.get("more_body")
-            await send(message)
+            return send(message)
 
         try:
             await self.app(scope, receive, noted_send)

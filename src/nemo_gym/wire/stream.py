@@ -30,8 +30,9 @@ def looks_like_events(head: bytes, *, last: bool) -> bool | None:
 class StreamReader:
     """Parser and assembler of one stream.
 
-    Chunks that cannot be of its end wait until there are `together` bytes of them. Read one by one
-    among the other work of a server, capturing a chunk costs 26 us; read together, 19.
+    Chunks are offered to `waits` first, and what it does not take goes to `feed`. Those that cannot
+    be of the end wait until there are `together` bytes of them: read one by one among the other
+    work of a server, capturing a chunk costs 26 us; read together, 12.
     """
 
     __slots__ = (
@@ -41,10 +42,11 @@ class StreamReader:
         "_may_wait",
         "_parser",
         "_signed",
+        "_signs",
         "_state",
         "_together",
-        "_waiting",
         "first_data_at",
+        "waiting",
     )
 
     def __init__(self, dialect: Dialect, *, together: int = _TOGETHER) -> None:
@@ -52,10 +54,12 @@ class StreamReader:
         """Time of the chunk in which the first event with data began: no comment, no ping."""
         self._parser = EventParser()
         self._assembler = dialect.assembler()
+        self._signs = self._assembler.signs
         self._state = _OPEN
         self._data_since: float | None = None
         self._together = together
-        self._waiting = bytearray()
+        self.waiting = bytearray()
+        """Bytes that were taken and not read yet."""
         self._edge = b""
         self._signed = False
         """Whether the event under way may be one that ends the stream."""
@@ -76,29 +80,33 @@ class StreamReader:
         """
         if not self._may_wait:
             return False
-        window = self._edge + chunk
-        if self._assembler.may_end(window):
-            return False
-        waiting = self._waiting
+        edge = self._edge
+        window = edge + chunk if edge else chunk
+        for sign in self._signs:
+            if sign in window:
+                return False
+        waiting = self.waiting
         if len(waiting) + len(chunk) >= self._together:
             return False
-        self._edge = window[-LONGEST_SIGN:]
+        if edge or chunk[-1:] != b"\n":
+            self._edge = _edge_of(window)
         waiting += chunk
         return True
 
     def feed(self, chunk: bytes, now: float) -> StreamState:
-        """Take the next bytes, received at `now`. What comes after the end is not taken."""
+        """Read the next bytes, received at `now`, and what waits before them.
+
+        What comes after the end is not taken.
+        """
         if self._state is _ENDED:
             return _ENDED
-        if self.waits(chunk):
-            return _OPEN
         window = self._edge + chunk
-        self._edge = window[-LONGEST_SIGN:]
+        self._edge = _edge_of(window)
         if self._assembler.may_end(window):
             self._signed = True
-        if self._waiting:
-            chunk = bytes(self._waiting) + chunk
-            self._waiting.clear()
+        if self.waiting:
+            chunk = bytes(self.waiting) + chunk
+            self.waiting.clear()
         self._read(chunk, now)
         self._may_wait = (
             self.first_data_at is not None and self._state is _OPEN and not self._signed
@@ -117,9 +125,9 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Read what waits. None of it is the first data or the end, so no time is needed."""
-        if self._waiting:
-            chunk = bytes(self._waiting)
-            self._waiting.clear()
+        if self.waiting:
+            chunk = bytes(self.waiting)
+            self.waiting.clear()
             self._read(chunk, 0.0)
 
     def _read(self, chunk: bytes, now: float) -> None:
@@ -147,3 +155,8 @@ class StreamReader:
             self._data_since = None
         elif self._data_since is None:
             self._data_since = now
+
+
+def _edge_of(window: bytes) -> bytes:
+    """Return what a sign may have begun in: no sign goes on beyond the end of a line."""
+    return b"" if window.endswith((b"\n", b"\r")) else window[-LONGEST_SIGN:]

@@ -74,7 +74,8 @@ class Assembler(ABC):
     STOPPING_NAMES: frozenset[bytes] = frozenset()
     """Names on an `event` line after which clients wait for nothing more, not even data."""
 
-    _signs: tuple[bytes, ...] = ()
+    signs: tuple[bytes, ...] = ()
+    """One of these is in every event that ends the stream; none has a line end in it."""
 
     __slots__ = ("_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
 
@@ -82,7 +83,7 @@ class Assembler(ABC):
         # A letter may also be written as an escape, and then anything may be in there.
         signs = {*cls.ENDING_NAMES, *cls.ENDING_MARKS, *cls.STOPPING_NAMES, b"[DONE]", b"\\u00"}
         longer = {a for a in signs for b in signs if a != b and b in a}
-        cls._signs = tuple(sorted(signs - longer))
+        cls.signs = tuple(sorted(signs - longer))
 
     def __init__(self) -> None:
         self.state = StreamState.OPEN
@@ -126,7 +127,7 @@ class Assembler(ABC):
 
         A sign may be cut, so `text` begins with the last `LONGEST_SIGN` bytes that came before.
         """
-        for sign in self._signs:  # noqa: SIM110 - a generator costs twice as much, for each chunk
+        for sign in self.signs:  # noqa: SIM110 - a generator costs twice as much, for each chunk
             if sign in text:
                 return True
         return False
