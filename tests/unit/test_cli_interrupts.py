@@ -20,8 +20,8 @@ class _Command:
         self.answered: list[int] = []
         self.left = threading.Event()
 
-    def interrupts(self) -> Interrupts:
-        return Interrupts(self.answered.append, lambda _: self.last, self.left.set, PATIENCE_S)
+    def interrupts(self, patience_s: float = PATIENCE_S) -> Interrupts:
+        return Interrupts(self.answered.append, lambda _: self.last, self.left.set, patience_s)
 
 
 def _block(seconds: float) -> None:
@@ -73,10 +73,10 @@ async def test_a_signal_that_leaves_nothing_to_finish_is_not_repeated_to_a_block
 async def test_a_loop_that_answers_late_but_in_time_is_left_alone() -> None:
     command = _Command(last=True)
 
-    with command.interrupts():
+    with command.interrupts(patience_s=1):
         signal.raise_signal(signal.SIGINT)
-        _block(PATIENCE_S / 5)
-        await asyncio.sleep(4 * PATIENCE_S)
+        _block(PATIENCE_S)
+        await asyncio.sleep(1.2)
 
         assert command.answered == [signal.SIGINT]
         assert not command.left.is_set()

@@ -57,11 +57,17 @@ def test_what_strict_readers_refuse_is_rebuilt(body: bytes, rebuilt: str) -> Non
     assert (embedded.json.decode(), embedded.exact) == (rebuilt, False)
 
 
-@pytest.mark.parametrize(
-    ("head", "depth"), [(b'{"a":', 200_000), (b'{"b":NaN,"a":', 200_000), (b'{"b":NaN,"a":', 900)]
-)
-def test_a_body_nested_beyond_reason_is_none(head: bytes, depth: int) -> None:
-    assert embed(head + b"[" * depth + b"]" * depth + b"}") is None
+@pytest.mark.parametrize("head", [b'{"a":', b'{"b":NaN,"a":'])
+def test_a_body_nested_beyond_reason_is_none(head: bytes) -> None:
+    assert embed(head + b"[" * 200_000 + b"]" * 200_000 + b"}") is None
+
+
+def test_a_body_nested_as_deeply_as_can_just_be_read_is_none_or_whole() -> None:
+    deep = b"[" * 900 + b"]" * 900
+    embedded = embed(b'{"b":NaN,"a":' + deep + b"}")
+
+    # How deep a value can be written depends on the interpreter.
+    assert embedded is None or embedded.json == b'{"b":null,"a":' + deep + b"}"
 
 
 @pytest.mark.parametrize("tail", [b"", b',"x":NaN'], ids=["exact", "rebuilt"])
