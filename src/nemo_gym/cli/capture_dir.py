@@ -36,7 +36,7 @@ def _configured() -> Path | None:
     env_file = Path("env.yaml")
     if not env_file.is_file():
         return None
-    import yaml  # noqa: PLC0415 - only where there is a file to read
+    import yaml  # only where there is a file to read
 
     try:
         settings = yaml.safe_load(env_file.read_text())
@@ -47,7 +47,7 @@ def _configured() -> Path | None:
 
 
 def _live() -> Path | None:
-    from nemo_gym.runtime.registry import live_runs  # noqa: PLC0415 - the last place to look
+    from nemo_gym.runtime.registry import live_runs  # the last place to look
 
     found = {run.extra.get(_KEY) for run in live_runs()} - {None}
     return Path(str(found.pop())) if len(found) == 1 else None

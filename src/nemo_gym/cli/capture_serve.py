@@ -65,7 +65,7 @@ def serve(
     /ng-rollout/ID/ says so itself.
     """
     name = parse_rollout_id(rollout_id or f"process-{int(time.time())}-{secrets.token_hex(2)}")
-    import uvloop  # noqa: PLC0415 - only a command that serves pays for it
+    import uvloop  # only a command that serves pays for it
 
     capture = _Capture(directory.absolute(), name, max_body_bytes)
     serving = _serve(upstream, _key(key_env), (host, port), capture)
@@ -96,12 +96,12 @@ async def _serve(
     upstream: str, key: str | None, address: tuple[str, int], capture: _Capture
 ) -> None:
     # Imported here: the command's help needs no HTTP server.
-    from nemo_gym.capture.store import CaptureStore  # noqa: PLC0415
-    from nemo_gym.runtime.capture_server import CaptureServer, provider_at  # noqa: PLC0415
-    from nemo_gym.runtime.garbage import settle_garbage  # noqa: PLC0415
-    from nemo_gym.runtime.layout import origin_of  # noqa: PLC0415
-    from nemo_gym.servers.forward import Forwarder  # noqa: PLC0415
-    from nemo_gym.servers.serve import AppServer, bind_socket  # noqa: PLC0415
+    from nemo_gym.capture.store import CaptureStore
+    from nemo_gym.runtime.capture_server import CaptureServer, provider_at
+    from nemo_gym.runtime.garbage import settle_garbage
+    from nemo_gym.runtime.layout import origin_of
+    from nemo_gym.servers.forward import Forwarder
+    from nemo_gym.servers.serve import AppServer, bind_socket
 
     store = CaptureStore(capture.directory)
     store.open_for_writing()

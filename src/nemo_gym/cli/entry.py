@@ -10,7 +10,7 @@ def main() -> None:
     told = signal.getsignal(signal.SIGINT)
     if told is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from nemo_gym.cli.main import main as run  # noqa: PLC0415 - loading it takes 50 ms
+    from nemo_gym.cli.main import main as run  # loading it takes 50 ms
 
     if told is signal.default_int_handler:
         signal.signal(signal.SIGINT, told)

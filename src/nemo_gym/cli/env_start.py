@@ -8,7 +8,7 @@ import time
 import click
 
 from nemo_gym.cli.interrupts import signals_that_end
-from nemo_gym.cli.options import config_options
+from nemo_gym.cli.options import config_options, example, placement_options
 from nemo_gym.config.load import ConfigRequest, load_run_config, require_servers
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.runtime.console import follow_consoles
@@ -17,26 +17,10 @@ from nemo_gym.runtime.supervise import first_death
 
 __all__ = ["start"]
 
-_EXAMPLE = """\b
-Example:
-  gym env start --resources-server mcqa --model-type local_model
-"""
 
-
-@click.command(epilog=_EXAMPLE)
+@click.command(epilog=example("gym env start --resources-server mcqa --model-type local_model"))
 @config_options
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    help="Cells: processes that each host every server.",
-)
-@click.option(
-    "--one-process-each",
-    is_flag=True,
-    help="Give every server a process of its own, with HTTP between them.",
-)
+@placement_options
 def start(request: ConfigRequest, workers: int, *, one_process_each: bool) -> None:
     """Start the servers of an environment; keep them until Ctrl-C or 'gym env stop'."""
     began = time.monotonic()
@@ -53,7 +37,7 @@ def start(request: ConfigRequest, workers: int, *, one_process_each: bool) -> No
         in_process=False,
         free_head_port=False,
     )
-    import uvloop  # noqa: PLC0415 - only a command that serves pays for it
+    import uvloop  # only a command that serves pays for it
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_until_told(config, options, began))

@@ -53,7 +53,7 @@ async def _reports(runs: list[LiveRun]) -> list[dict[str, Any]]:
 
 
 async def _report(run: LiveRun) -> dict[str, Any]:
-    from nemo_gym.runtime.connect import read_head  # noqa: PLC0415 - only when a run is alive
+    from nemo_gym.runtime.connect import read_head  # only when a run is alive
 
     report = asdict(run)
     head = {"name": "head_server", "kind": "head_server", "addresses": [run.head_url]}
@@ -68,7 +68,7 @@ async def _report(run: LiveRun) -> dict[str, Any]:
 
 
 async def _health(server: dict[str, Any]) -> dict[str, Any]:
-    from nemo_gym.runtime.connect import read_head  # noqa: PLC0415
+    from nemo_gym.runtime.connect import read_head
 
     try:
         for address in server["addresses"]:

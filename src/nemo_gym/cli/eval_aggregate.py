@@ -34,11 +34,11 @@ def aggregate(
     Rollouts of the same input row count as repeats of one task, whichever output they are in.
     """
     # `gym eval aggregate --help` does not pay for these.
-    from nemo_gym.cli.eval_report import print_agents  # noqa: PLC0415
-    from nemo_gym.errors import OutputExists  # noqa: PLC0415
-    from nemo_gym.rollouts.merge import merge_outputs  # noqa: PLC0415
-    from nemo_gym.rollouts.summary import summary_document, write_summary  # noqa: PLC0415
-    from nemo_gym.rollouts.unusable import output_unusable  # noqa: PLC0415
+    from nemo_gym.cli.eval_report import print_agents
+    from nemo_gym.errors import OutputExists
+    from nemo_gym.rollouts.merge import merge_outputs
+    from nemo_gym.rollouts.summary import summary_document, write_summary
+    from nemo_gym.rollouts.unusable import output_unusable
 
     if output is not None and output.exists() and not overwrite:
         raise OutputExists(

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.asked import Asked
-from nemo_gym.cli.options import FiniteRange, config_options, example, json_option
+from nemo_gym.cli.options import (
+    FiniteRange,
+    config_options,
+    example,
+    json_option,
+    placement_options,
+)
 from nemo_gym.config.components import resolve_input_path
 from nemo_gym.config.load import ConfigRequest, load_run_config
 
@@ -90,19 +96,7 @@ _DEFAULT_ATTEMPTS = 3
     help="Longest answer of the model: ++responses_create_params.max_output_tokens.",
 )
 @click.option("--no-serve", is_flag=True, help="Use the servers that 'gym env start' runs.")
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Cells: processes that each host every server.",
-)
-@click.option(
-    "--one-process-each",
-    is_flag=True,
-    help="Give every server a process of its own, with HTTP between them.",
-)
+@placement_options
 @json_option
 def run(
     request: ConfigRequest,
@@ -126,9 +120,9 @@ def run(
     )
     config = load_run_config(request)
     # `gym eval run --help` pays for none of this.
-    import uvloop  # noqa: PLC0415
+    import uvloop
 
-    from nemo_gym.cli.evaluation import evaluate_until_ended  # noqa: PLC0415
+    from nemo_gym.cli.evaluation import evaluate_until_ended
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(evaluate_until_ended(asked, config, inputs))

@@ -49,7 +49,7 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in self._entries.items()])
 
     def _guess(self, ctx: click.Context, name: str) -> str:
-        from nemo_gym.config.nearest import nearest  # noqa: PLC0415 - only after a mistake
+        from nemo_gym.config.nearest import nearest  # only after a mistake
 
         here = {f"{ctx.command_path} {entry}": entry for entry in self._entries}
         anywhere = {

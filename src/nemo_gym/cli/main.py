@@ -81,7 +81,7 @@ def _said_of(error: Exception, arguments: list[str]) -> int:
     if unwritten is not None:
         _say(unwritten)
         return 1
-    from nemo_gym.cli.crash import redacted_traceback  # noqa: PLC0415 - only after a bug
+    from nemo_gym.cli.crash import redacted_traceback  # only after a bug
 
     click.echo(redacted_traceback(arguments), err=True)
     return 1

@@ -14,7 +14,14 @@ import click
 
 from nemo_gym.config.load import ConfigRequest
 
-__all__ = ["FiniteRange", "config_options", "example", "json_option", "search_dir_option"]
+__all__ = [
+    "FiniteRange",
+    "config_options",
+    "example",
+    "json_option",
+    "placement_options",
+    "search_dir_option",
+]
 
 Function = Callable[..., Any]
 
@@ -47,6 +54,24 @@ class FiniteRange(click.FloatRange):
 def example(*lines: str) -> str:
     """Return the end of a command's help: commands that run as they stand."""
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def placement_options(function: Function) -> Function:
+    """Add `--workers` and `--one-process-each`, in the arguments of these names."""
+    workers = click.option(
+        "--workers",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Cells: processes that each host every server.",
+    )
+    one_each = click.option(
+        "--one-process-each",
+        is_flag=True,
+        help="Give every server a process of its own, with HTTP between them.",
+    )
+    return workers(one_each(function))
 
 
 def config_options(function: Function) -> Function:

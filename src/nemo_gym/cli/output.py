@@ -57,10 +57,10 @@ def _print_drawn(
     columns: Sequence[str], rows: list[list[str]], title: str | None, right: Sequence[str]
 ) -> None:
     # rich costs 60 ms to import: only a table on a terminal pays for it.
-    from rich import box  # noqa: PLC0415
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:

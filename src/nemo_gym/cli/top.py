@@ -114,8 +114,8 @@ async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
 
 async def _watch(run: LiveRun, interval: float) -> None:
     # rich costs 60 ms to import: only a live view pays for it.
-    from rich.console import Console  # noqa: PLC0415
-    from rich.live import Live  # noqa: PLC0415
+    from rich.console import Console
+    from rich.live import Live
 
     console, history = Console(), History()
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
@@ -143,9 +143,9 @@ def _keys() -> Any:
     if not sys.stdin.isatty():
         yield lambda: ""
         return
-    import select  # noqa: PLC0415
-    import termios  # noqa: PLC0415
-    import tty  # noqa: PLC0415
+    import select
+    import termios
+    import tty
 
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
@@ -156,7 +156,7 @@ def _keys() -> Any:
 
 
 def _drawn(lines: list[Line]) -> Any:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     return Text("\n").join([Text(line.text, style=line.style) for line in lines])
 

@@ -196,14 +196,18 @@ class _Resolver:
             raise BadReference(f"{text!r} names no key")
         return (*base, *name[dots:].split("."))
 
-    def _lookup(self, target: KeyPath, path: KeyPath) -> object:
+    def _found(self, target: KeyPath, path: KeyPath) -> tuple[object] | None:
+        """Return the value of a key that is referred to; None where it is not set."""
         self.referenced.add(target)
         exists, _ = self.layers.get(target)
-        if exists:
-            return self._counted(self._at(target), path)
-        through = self._through_reference(target)
-        if through is not None:
-            return through[0]
+        return (
+            (self._counted(self._at(target), path),) if exists else self._through_reference(target)
+        )
+
+    def _lookup(self, target: KeyPath, path: KeyPath) -> object:
+        found = self._found(target, path)
+        if found is not None:
+            return found[0]
         if not self.lenient:
             place = f"{self.layers.origin(path)} ({dotted(path)})"
             self.wanted.setdefault(dotted(target), []).append(place)
@@ -294,13 +298,9 @@ class _Resolver:
         """`${oc.select:key}` or `${oc.select:key,default}`: null or the default when not set."""
         self.check_count(call, path, 2)
         target = self._target(KeyReference(call.arguments[0]), path)
-        self.referenced.add(target)
-        exists, _ = self.layers.get(target)
-        if exists:
-            return self._counted(self._at(target), path)
-        through = self._through_reference(target)
-        if through is not None:
-            return through[0]
+        found = self._found(target, path)
+        if found is not None:
+            return found[0]
         return self.argument(call, 1, path) if len(call.arguments) == 2 else None
 
 

@@ -66,7 +66,7 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await server.start()
     where = f"http://{bound_host}:{bound_port}"
-    print(f"{instance.name} ({instance.kind}/{instance.implementation}) at {where}", flush=True)  # noqa: T201
+    print(f"{instance.name} ({instance.kind}/{instance.implementation}) at {where}", flush=True)  # noqa: T201 - as said
     await stopping.wait()
     await server.stop(_GRACE_S)
     await client.aclose()

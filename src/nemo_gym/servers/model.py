@@ -145,6 +145,9 @@ def _replay(body: bytes) -> Receive:
 class _StreamedRoute(JsonRoute):
     """A validated route whose complete answer is sent as events to a client that wants a stream."""
 
+    events: Callable[[Mapping[str, Any], Mapping[str, Any]], Iterator[bytes]]
+    """What was asked and the complete answer in, the events of the stream out."""
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
@@ -167,17 +170,20 @@ class _StreamedRoute(JsonRoute):
 
         return handle_streamed
 
-    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
-        raise NotImplementedError
+
+def _responses_events(_asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
+    return responses_events(answer)
+
+
+def _chat_events(asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
+    options = asked.get("stream_options")
+    wanted = isinstance(options, dict) and options.get("include_usage") is True
+    return chat_events(answer, include_usage=wanted)
 
 
 class _StreamedResponses(_StreamedRoute):
-    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
-        return responses_events(answer)
+    events = staticmethod(_responses_events)
 
 
 class _StreamedChat(_StreamedRoute):
-    def events(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[bytes]:
-        options = asked.get("stream_options")
-        wanted = isinstance(options, dict) and options.get("include_usage") is True
-        return chat_events(answer, include_usage=wanted)
+    events = staticmethod(_chat_events)

@@ -44,7 +44,7 @@ class NeMoGymAsyncOpenAI:
         reply.raise_for_status()
         answer = await reply.json()
         if not isinstance(answer, dict):
-            raise ValueError(f"{url} answered {type(answer).__name__}, not an object")  # noqa: TRY004
+            raise ValueError(f"{url} answered {type(answer).__name__}, not an object")  # noqa: TRY004 - what came, not what was given
         return answer
 
     async def _answer(self, url: str, body: dict[str, Any]) -> "ServerResponse":

@@ -16,7 +16,7 @@ __all__ = [
     "Moment",
     "Text",
     "addresses",
-    "day",
+    "days",
     "given_fields",
     "moment",
 ]
@@ -53,8 +53,12 @@ def moment(given: str) -> str:
     return parsed.replace(tzinfo=None).isoformat(timespec="minutes")
 
 
-def day(given: str) -> str:
-    """Return a date, also of a date and time; raises `ToolMistake`."""
+def days(since: str | None, until: str | None) -> tuple[str, str]:
+    """Return a first and a last date, nothing being without end; raises `ToolMistake`."""
+    return _day(since) if since else "", _day(until) if until else "9999-12-31"
+
+
+def _day(given: str) -> str:
     try:
         return date.fromisoformat(given.strip()[:10]).isoformat()
     except ValueError:

@@ -14,7 +14,7 @@ from nemo_gym.resources_servers.workplace_tools.arguments import (
     Moment,
     Text,
     addresses,
-    day,
+    days,
     given_fields,
     moment,
 )
@@ -73,8 +73,7 @@ class CancelEvent(Arguments, frozen=True, kw_only=True):
 
 def list_events(office: Workplace, asked: ListEvents) -> dict[str, Any]:
     """Return the events that begin within the dates."""
-    since = day(asked.since) if asked.since else ""
-    until = day(asked.until) if asked.until else "9999-12-31"
+    since, until = days(asked.since, asked.until)
     found = [
         event
         for event in office.events.values()

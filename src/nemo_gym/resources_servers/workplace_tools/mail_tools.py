@@ -12,7 +12,7 @@ from nemo_gym.resources_servers.workplace_tools.arguments import (
     Day,
     Text,
     addresses,
-    day,
+    days,
 )
 from nemo_gym.resources_servers.workplace_tools.workplace import (
     Record,
@@ -88,8 +88,7 @@ class DeleteEmail(Arguments, frozen=True, kw_only=True):
 
 def search_emails(office: Workplace, asked: SearchEmails) -> dict[str, Any]:
     """Return what fits, newest first, and how many there are."""
-    since = day(asked.since) if asked.since else ""
-    until = day(asked.until) if asked.until else "9999-12-31"
+    since, until = days(asked.since, asked.until)
     found = [
         mail
         for mail in office.emails.values()
