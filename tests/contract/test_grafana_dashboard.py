@@ -1,14 +1,11 @@
 """The Grafana dashboard: it can be provisioned, and asks only for metrics and labels that exist."""
 
 import asyncio
-import json
 import re
-from importlib.resources import files
 from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from nemo_gym.telemetry.exposition import Exposition, merge_expositions
 from nemo_gym.telemetry.live import server_counts
@@ -22,12 +19,26 @@ from nemo_gym.telemetry.work import (
     rollout_finished,
     tool_call_ended,
 )
+from support.grafana import (
+    ADDED_BY_PROMETHEUS,
+    DASHBOARD,
+    FOLDER,
+    PANELS,
+    QUERIES,
+    labels_in,
+    metrics_of,
+)
 
-FOLDER = files("nemo_gym.telemetry").joinpath("dashboards")
-DASHBOARD: dict[str, Any] = json.loads(FOLDER.joinpath("nemo_gym_run.json").read_text())
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-QUERIES = [(p["title"], t["expr"]) for p in PANELS for t in p["targets"]]
-NO_METRIC = {"by", "sum", "rate", "le", "histogram_quantile", "__rate_interval", "process"}
+NO_METRIC = {
+    "by",
+    "sum",
+    "rate",
+    "le",
+    "histogram_quantile",
+    "__rate_interval",
+    "process",
+    "instance",
+}
 
 
 async def exercise() -> None:
@@ -73,25 +84,7 @@ def exposed() -> dict[str, set[str]]:
 
     text = merge_expositions([Exposition(asyncio.run(exercised()), {"process": "driver"})])
     handle.shutdown()
-    found: dict[str, set[str]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
-
-
-def metrics_of(expression: str) -> list[tuple[str, set[str]]]:
-    """Return each metric of a query with the labels that are asked of it or that it is split by."""
-    plain = re.sub(r"\[[^]]*\]|\"[^\"]*\"", "", expression)
-    split = {
-        label
-        for group in re.findall(r"by \(([^)]*)\)", plain)
-        for label in group.replace(" ", "").split(",")
-    }
-    return [
-        (name, split | set(re.findall(r"(\w+)\s*=~?", selector)))
-        for name, selector in re.findall(r"([a-z_]+)\{([^}]*)\}", plain)
-    ]
+    return labels_in(text)
 
 
 @pytest.mark.parametrize(("title", "expression"), QUERIES)
@@ -103,8 +96,7 @@ def test_a_query_asks_only_for_what_exists(
     assert asked, title
     for name, labels in asked:
         assert name in exposed, f"{title}: no metric {name}"
-        # Added by a collector, not by a scrape of the head server.
-        assert labels - {"service_instance_id"} <= exposed[name], title
+        assert labels - ADDED_BY_PROMETHEUS <= exposed[name], title
 
 
 def test_every_word_of_a_query_is_a_metric_or_known() -> None:
@@ -139,6 +131,60 @@ def test_ids_are_unique_and_the_datasource_is_chosen_by_the_user() -> None:
     assert len(ids) == len(set(ids))
     assert sources == {"${datasource}"}
     assert "id" not in DASHBOARD
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_has_what_grafana_needs_to_draw_it(panel: dict[str, Any]) -> None:
+    letters = [target["refId"] for target in panel["targets"]]
+    unit = panel["fieldConfig"]["defaults"]["unit"]
+
+    assert panel["type"] == "timeseries"
+    assert panel["title"]
+    assert panel["description"]
+    assert len(set(letters)) == len(letters) >= 1
+    assert all(target["legendFormat"] for target in panel["targets"])
+    assert panel["fieldConfig"]["overrides"] == []
+    assert unit in UNITS
+    for target in panel["targets"]:
+        [(name, _), *_] = metrics_of(target["expr"])
+        assert unit_of(target["expr"], name) in {unit, None}
+
+
+UNITS = {"short", "ms", "s", "bytes", "ops", "reqps", "percentunit", "percent"}
+"""Ids of Grafana's units that the panels use."""
+
+
+def unit_of(expression: str, name: str) -> str | None:
+    """Return the unit that a query's name says, None where it says none."""
+    if not expression.startswith("histogram_quantile"):
+        return None
+    base = name.removesuffix("_bucket")
+    return "ms" if base.endswith("_ms") else "s" if base.endswith("_seconds") else None
+
+
+def test_every_variable_of_a_query_is_one_that_the_dashboard_asks_for() -> None:
+    listed = [variable["name"] for variable in DASHBOARD["templating"]["list"]]
+    asked = {found for _, expression in QUERIES for found in re.findall(r"\$(\w+)", expression)}
+    asked |= {
+        found
+        for variable in DASHBOARD["templating"]["list"]
+        for found in re.findall(r"\$\{?(\w+)", str(variable.get("definition", "")))
+    }
+
+    assert listed == ["datasource", "instance", "process"]
+    assert asked - {"__rate_interval"} == {"instance", "process"}
+
+
+def test_a_variable_is_filled_from_labels_that_a_scrape_has(
+    exposed: dict[str, set[str]],
+) -> None:
+    queries = [v["query"]["query"] for v in DASHBOARD["templating"]["list"][1:]]
+    asked = [re.fullmatch(r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", query) for query in queries]
+
+    for found in asked:
+        assert found is not None
+        assert found[2] in exposed[found[1]] | ADDED_BY_PROMETHEUS
+    assert all(v["allValue"] == ".*" for v in DASHBOARD["templating"]["list"][1:])
 
 
 def test_every_instrument_has_a_panel_or_a_reason(exposed: dict[str, set[str]]) -> None:

@@ -1,8 +1,14 @@
 """Names under which Prometheus knows the instruments, and the merging of empty texts."""
 
+import re
+from typing import Any
+
 import pytest
 
 from nemo_gym.telemetry.exposition import Exposition, merge_expositions, prometheus_name
+from nemo_gym.telemetry.observer import _Instruments
+from nemo_gym.telemetry.recorded import Recorded
+from nemo_gym.telemetry.recorded_instruments import register
 
 
 @pytest.mark.parametrize(
@@ -45,3 +51,47 @@ def test_a_label_value_with_a_brace_is_no_second_set_of_labels() -> None:
     part = Exposition('# TYPE r gauge\nr{route="/{id}/run"} 2\n', {"i": "1"})
 
     assert merge_expositions([part]).splitlines()[1] == 'r{i="1",route="/{id}/run"} 2'
+
+
+class NotingMeter:
+    """Notes name, unit and kind of every instrument that is made on it."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str, bool]] = []
+
+    def __getattr__(self, create: str) -> Any:
+        def note(name: str, unit: str = "", **_options: Any) -> None:
+            self.made.append((name, unit, create.endswith("_counter") and "up_down" not in create))
+
+        return note
+
+
+def through_otlp(instrument: str, unit: str, *, counter: bool) -> str:
+    """Return the name that a collector, or Prometheus, gives an instrument that came by OTLP.
+
+    As "Prometheus and OpenMetrics compatibility" of OpenTelemetry has it: the unit is added unless
+    it is among the words of the name, and a counter ends in `_total`.
+    """
+    words = [word for word in re.split(r"[^A-Za-z0-9]+", instrument) if word]
+    spelled = {"ms": "milliseconds", "s": "seconds", "By": "bytes"}.get(unit)
+    if spelled is not None and spelled not in words:
+        words.append(spelled)
+    if counter:
+        words = [*(word for word in words if word != "total"), "total"]
+    return "_".join(words)
+
+
+def test_names_differ_from_those_by_otlp_only_where_they_end_in_ms() -> None:
+    meter, recorded = NotingMeter(), Recorded()
+    _Instruments(meter)
+    register(meter, recorded)
+    held = [(h.described.name, h.described.unit, False) for h in recorded.histograms()]
+    made = [*meter.made, *held]
+
+    differing = {
+        name
+        for name, unit, counter in made
+        if prometheus_name(name, unit, counter=counter) != through_otlp(name, unit, counter=counter)
+    }
+    assert len(made) > 40
+    assert differing == {name for name, _, _ in made if name.endswith("_ms")} != set()
