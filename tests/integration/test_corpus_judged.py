@@ -1,8 +1,10 @@
 """Recorded streams on which the official SDKs fail or differ: what we make of them, and why.
 
-Expectations are read off the recordings by hand; `docs/reassembly.md` has the reasons.
+Expectations are read off the recordings by hand; `docs/decisions/011-assembly-by-kind.md` has the
+reasons, one by one.
 """
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,8 +57,14 @@ def _message(assembled: Assembled, place: int = 0) -> Any:
             "structured_output",
             '{"name": "Alex Johnson", "age": 28, "occupation": "Software Engineer"}',
         ),
+        (
+            "zai-glm-4-5-flash-object-streaming-10045",
+            "call_sD00cGowS7-g9zVI3121Og",
+            "structured_output",
+            '{"name": "Alex Johnson", "age": 28, "occupation": "Software Engineer"}',
+        ),
     ],
-    ids=["index-from-one", "no-index", "no-index-in-one-chunk", "index-minus-one"],
+    ids=["index-from-one", "no-index", "no-index-in-one-chunk", "index-minus-one", "the-same"],
 )
 def test_a_call_is_one_call_whatever_its_index(
     judged: dict[str, Recording], name: str, call_id: str, tool: str, arguments: str
@@ -155,6 +163,11 @@ def test_a_server_side_tool_that_is_told_twice_is_told_once(judged: dict[str, Re
             "Upstream error from Venice: EngineCore encountered an issue. "
             "See stack trace (above) for the root cause.",
         ),
+        (
+            "groq-ama-4-scout-17b-16e-instruct-object-streaming-07260",
+            "tool call validation failed: parameters for tool structured_output did not match "
+            "schema: errors: [`/age`: expected integer, but got string]",
+        ),
         ("handwritten-overloaded-first-event", "Overloaded"),
         ("handwritten-overloaded-mid-stream", "Overloaded"),
     ],
@@ -203,3 +216,14 @@ def test_a_message_that_begins_again_replaces_the_one_before(judged: dict[str, R
     assert response["id"] == "msg_second"
     assert [block.get("input") for block in response["content"]] == [None, {"value": "Sparkle Day"}]
     assert assembled.notes == {"message_restarts": 1}
+
+
+def test_every_recording_without_a_verdict_has_its_reason_and_its_test(
+    judged: dict[str, Recording],
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "decisions" / "011-assembly-by-kind.md"
+    explained, tested = page.read_text(), Path(__file__).read_text()
+
+    # Of two that differ in their numbers alone the second is written as `…-10045`.
+    named = {n for n in judged if n in explained or f"`…-{n.rpartition('-')[2]}`" in explained}
+    assert named == {name for name in judged if f'"{name}"' in tested} == set(judged)
