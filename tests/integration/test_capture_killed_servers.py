@@ -92,13 +92,14 @@ class Clients:
 
     def _call(self, connection: http.client.HTTPConnection, tag: str, rng: random.Random) -> None:
         text = f"{tag} " + "x" * rng.choice(SIZES)
-        asked = {"model": "m", "messages": [{"role": "user", "content": text}]}
-        asked["stream"] = rng.random() < 0.5
+        streamed = rng.random() < 0.5
+        messages = [{"role": "user", "content": text}]
+        asked = {"model": "m", "messages": messages, "stream": streamed}
         headers = {"x-claude-code-session-id": rng.choice(SESSIONS)}
         connection.request("POST", "/v1/chat/completions", json.dumps(asked), headers)
         answer = connection.getresponse()
         body = answer.read()
-        if answer.status == 200 and (not asked["stream"] or b"[DONE]" in body):
+        if answer.status == 200 and (not streamed or b"[DONE]" in body):
             self.whole.append(tag)
 
 
