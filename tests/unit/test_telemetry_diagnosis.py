@@ -18,6 +18,7 @@ HEALTHY = Figures(
     cpu_share=0.3,
     cpu_wait_share=0.05,
     machine_busy_share=0.4,
+    run_machine_share=0.3,
     connection_wait_share=0.0,
     commit_p99_ms=4,
 )
@@ -57,10 +58,26 @@ def but(**changes: float | None) -> Figures:
             "--workers",
         ),
         (
-            but(machine_busy_share=0.99, admission_wait_share=0.8, provider_p50_s=8.0),
+            but(
+                machine_busy_share=0.99,
+                run_machine_share=0.9,
+                admission_wait_share=0.8,
+                provider_p50_s=8.0,
+            ),
             "machine",
-            "all cores of the machine 99 % busy; 5 % of the time spent waiting for a core",
+            "all cores of the machine 99 % busy; this run used 90 % of all cores; 5 % of the time",
             "more concurrency would only queue",
+        ),
+        (
+            but(
+                machine_busy_share=1.0,
+                run_machine_share=0.1,
+                admission_wait_share=0.8,
+                provider_p50_s=8.0,
+            ),
+            "admission",
+            "rollouts waited 80 % of the time for admission; provider p50 8.0 s",
+            "raise --concurrency",
         ),
         (
             but(cpu_wait_share=0.4, cpu_share=0.1),
@@ -115,6 +132,7 @@ def but(**changes: float | None) -> Figures:
         "blocked-loop",
         "full-core",
         "local-model-takes-all",
+        "others-take-all-and-the-run-needs-little",
         "waits-for-a-core-with-time-to-spare",
         "one-long-pause",
         "machine-too-small",

@@ -46,6 +46,7 @@ LOOP = LoopFigures(
     cpu_s=0.0,
     cpu_wait_s=0.0,
     machine_busy_s=0.0,
+    tree_used_s=0.0,
     rss_bytes=100,
     threads=3,
     observed_s=10.0,
@@ -204,12 +205,14 @@ def test_instances_of_one_server_are_one_line() -> None:
 
 def test_shares_of_gc_and_cpu_are_of_the_time_between_two_looks() -> None:
     busy = replace(LOOP, gc_paused_ms=500.0, cpu_s=4.0, cpu_wait_s=1.0, machine_busy_s=2.5)
+    busy = replace(busy, tree_used_s=1.5)
     earlier, now = [process("a", 10.0, loop=LOOP)], [process("a", 15.0, loop=busy)]
 
     [one] = view_run(now, earlier).processes
 
     assert (one.gc_share, one.cpu_share, one.cpu_wait_share) == (0.1, 0.8, 0.2)
     assert one.machine_busy_share == 0.5
+    assert one.tree_share == 0.3
 
 
 def test_a_process_without_telemetry_shows_no_readings() -> None:
@@ -234,6 +237,7 @@ def test_no_process_is_a_view_of_nothing() -> None:
 def test_every_figure_of_a_diagnosis_comes_from_the_snapshots() -> None:
     calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
     busy = replace(LOOP, gc_paused_ms=1.0, cpu_s=1.0, cpu_wait_s=1.0, machine_busy_s=1.0)
+    busy = replace(busy, tree_used_s=1.0)
     driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0)
     model = replace(MODEL, calls=10, duration=calls)
     capture = CaptureFigures(1, 1, 0, HistogramReading((1.0, 10.0, 100.0), (0, 1, 0, 0), 5.0))

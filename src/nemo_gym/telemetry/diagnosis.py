@@ -44,7 +44,9 @@ class Figures:
     cpu_wait_share: float | None = None
     """Of the wall time, the part in which a process was ready to run and had no core."""
     machine_busy_share: float | None = None
-    """Of all cores of the machine, the part that was busy."""
+    """Of all cores of the machine, the part that was busy, whoever used them."""
+    run_machine_share: float | None = None
+    """Of all cores of the machine, the part that the run used, a model it started included."""
     connection_wait_share: float | None = None
     """Of the time that rollouts ran, the part spent waiting for a connection."""
     commit_p99_ms: float | None = None
@@ -129,6 +131,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "cpu_share": lambda v: f"CPU {_percent(v)} of a core",
     "cpu_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for a core",
     "machine_busy_share": lambda v: f"all cores of the machine {_percent(v)} busy",
+    "run_machine_share": lambda v: f"this run used {_percent(v)} of all cores",
     "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
 }
@@ -140,6 +143,12 @@ def _starved(figures: Figures) -> bool:
     # Waiting for a core slows a run down only where the loop has no time left to catch up.
     used, waited = figures.cpu_share, figures.cpu_wait_share
     return used is not None and waited is not None and waited >= 0.25 and used + waited >= 0.85
+
+
+def _filled(figures: Figures) -> bool:
+    # Cores that others keep busy matter only to a run that wants them, which `_starved` finds.
+    busy, own = figures.machine_busy_share, figures.run_machine_share
+    return busy is not None and own is not None and busy >= 0.95 and own >= 0.5
 
 
 _RULES: tuple[_Rule, ...] = (
@@ -157,8 +166,14 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "machine",
-        lambda figures: _starved(figures) or _least("machine_busy_share", 0.95)(figures),
-        ("machine_busy_share", "cpu_wait_share", "cpu_share", "loop_lag_p99_ms"),
+        lambda figures: _starved(figures) or _filled(figures),
+        (
+            "machine_busy_share",
+            "run_machine_share",
+            "cpu_wait_share",
+            "cpu_share",
+            "loop_lag_p99_ms",
+        ),
         "the machine is full, more concurrency would only queue: run less beside it, or use more "
         "cores",
     ),

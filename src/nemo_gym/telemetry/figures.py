@@ -12,7 +12,7 @@ from typing import Any
 
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import LiveCounts, live_counts
-from nemo_gym.telemetry.machine import busy_s, waited_for_core_s
+from nemo_gym.telemetry.machine import busy_s, used_by_tree_s, waited_for_core_s
 from nemo_gym.telemetry.observer import driver_metrics
 from nemo_gym.telemetry.series import HistogramReading
 
@@ -112,6 +112,8 @@ class LoopFigures:
     threads: int
     observed_s: float
     """How long the process has been observed."""
+    tree_used_s: float | None = None
+    """Of all cores, the time that the process and all it started have used; in `machine_busy_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +228,7 @@ def _loop() -> LoopFigures | None:
         rss_bytes=memory.rss,
         threads=threads,
         observed_s=monotonic() - observed.began_at,
+        tree_used_s=used_by_tree_s(),
     )
 
 

@@ -1,4 +1,4 @@
-"""How busy the machine is, and how long this process had no core: numbers of the kernel (Linux).
+"""How busy the machine is, with what, and how long this process had no core: the kernel's numbers.
 
 None where the kernel does not tell.
 """
@@ -6,10 +6,11 @@ None where the kernel does not tell.
 import os
 from pathlib import Path
 
-__all__ = ["busy_s", "waited_for_core_s"]
+__all__ = ["busy_s", "used_by_tree_s", "waited_for_core_s"]
 
 _IDLE_AND_IOWAIT = slice(3, 5)
 _WITHOUT_GUESTS = slice(0, 8)
+_OWN_AND_ENDED_CHILDREN = slice(11, 15)
 
 
 def busy_s() -> float | None:
@@ -29,3 +30,36 @@ def waited_for_core_s() -> float | None:
         return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
     except (OSError, ValueError, IndexError):
         return None
+
+
+def used_by_tree_s() -> float | None:
+    """Return the core time that this process and all it started have used, in seconds.
+
+    As in `busy_s`, one of two cores for a second is half. None where processes do not tell their
+    children.
+    """
+    try:
+        ticks = _ticks_of_tree(os.getpid())
+    except (OSError, ValueError, IndexError):
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)
+
+
+def _ticks_of_tree(pid: int) -> int:
+    folder = Path(f"/proc/{pid}")
+    # The name of a program may hold anything, spaces and brackets too.
+    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    ticks = sum(int(text) for text in fields[_OWN_AND_ENDED_CHILDREN])
+    children = [
+        int(child)
+        for thread in (folder / "task").iterdir()
+        for child in (thread / "children").read_text().split()
+    ]
+    return ticks + sum(_ticks_or_none(child) for child in children)
+
+
+def _ticks_or_none(pid: int) -> int:
+    try:
+        return _ticks_of_tree(pid)
+    except (OSError, ValueError, IndexError):
+        return 0  # it has ended meanwhile

@@ -61,6 +61,8 @@ class ProcessView:
     """Of the wall time, the part in which it was ready to run and had no core."""
     machine_busy_share: float | None = None
     """Of all cores of its machine, the part that was busy."""
+    tree_share: float | None = None
+    """Of all cores, the part that it and what it started used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,7 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         cpu_share=_largest([p.cpu_share for p in processes]),
         cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
         machine_busy_share=_largest([p.machine_busy_share for p in processes]),
+        run_machine_share=_largest([p.tree_share for p in processes]),
         connection_wait_share=_share(settled.total(lambda one: one.model.connection_waited_s), ran),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
@@ -226,6 +229,7 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
     cpu_s = loop.cpu_s - (earlier.cpu_s if earlier else 0.0)
     waited_s = (loop.cpu_wait_s or 0.0) - ((earlier.cpu_wait_s or 0.0) if earlier else 0.0)
     busy_s = (loop.machine_busy_s or 0.0) - ((earlier.machine_busy_s or 0.0) if earlier else 0.0)
+    used_s = (loop.tree_used_s or 0.0) - ((earlier.tree_used_s or 0.0) if earlier else 0.0)
     return ProcessView(
         name=one.process,
         pid=one.pid,
@@ -237,6 +241,7 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
         lag_mean_ms=loop.lag_mean_ms,
         cpu_wait_share=None if loop.cpu_wait_s is None else _share(waited_s, seconds),
         machine_busy_share=None if loop.machine_busy_s is None else _share(busy_s, observed_s),
+        tree_share=None if loop.tree_used_s is None else _share(used_s, seconds),
     )
 
 
