@@ -60,8 +60,9 @@ WRITE_MANY = """
     from nemo_gym.capture.store import CaptureStore
     from nemo_gym.capture.row import Row
     from nemo_gym.ids import RolloutId
-    from support.disks import Disk, LocklessDisk
-    disk = LocklessDisk() if sys.argv[3] == "lockless" else Disk()
+    from support.disks import FaultyDisk, LocklessDisk
+    disk = LocklessDisk() if sys.argv[3] == "lockless" else FaultyDisk()
+    disk.local = sys.argv[3] == "locks"
     store = CaptureStore(sys.argv[1], disk=disk)
     futures = []
     for n in range(100):
@@ -75,7 +76,7 @@ WRITE_MANY = """
 """
 
 
-@pytest.mark.parametrize("locks", ["locks", "lockless"])
+@pytest.mark.parametrize("locks", ["locks", "network", "lockless"])
 def test_two_processes_on_20_rollouts_keep_each_row_under_its_own_id(
     tmp_path: Path, locks: str
 ) -> None:
