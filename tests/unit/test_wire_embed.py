@@ -34,7 +34,7 @@ def test_line_ends_between_tokens_go(end: bytes) -> None:
     "body",
     [
         b"", b"[1]", b"1", b"null", b"text", b"{", b"{}}", b"{} {}", b'{"a":01}', b'{"a":"x\ny"}',
-        b'{"a":"\x01"}', b'{"a":}', b"{'a':1}", b"\xef\xbb\xbf{}", b"\x00\xff",
+        b'{"a":"\x01"}', b'{"a":}', b"{'a':1}", b"\xef\xbb\xbf[]", b"\x00\xff",
     ],
 )  # fmt: skip
 def test_what_is_not_one_object_is_none(body: bytes) -> None:
@@ -48,6 +48,7 @@ def test_what_is_not_one_object_is_none(body: bytes) -> None:
         (b'{"a":"x\xff"}', '{"a":"x\ufffd"}'),
         (b'{"status":"\xff"}', '{"status":"\ufffd"}'),
         (b'{"a":NaN}', '{"a":null}'),
+        (b'\xef\xbb\xbf{"a":1}', '{"a":1}'),
     ],
 )
 def test_what_strict_readers_refuse_is_rebuilt(body: bytes, rebuilt: str) -> None:
@@ -72,10 +73,10 @@ def test_a_body_nested_as_deeply_as_can_just_be_read_is_none_or_whole() -> None:
 
 @pytest.mark.parametrize("tail", [b"", b',"x":NaN'], ids=["exact", "rebuilt"])
 def test_the_fields_that_tell_how_it_went_are_read(tail: bytes) -> None:
-    embedded = embed(b'{"status":"failed","error":{"m":1},"usage":{"t":2}' + tail + b"}")
+    embedded = embed(b'{"status":"failed","error":{"m":1}' + tail + b"}")
 
     assert embedded is not None
-    assert (embedded.status, embedded.error, embedded.usage) == ("failed", {"m": 1}, {"t": 2})
+    assert (embedded.status, embedded.error) == ("failed", {"m": 1})
 
 
 def test_a_long_body_is_read_back_as_it_was() -> None:

@@ -25,6 +25,7 @@ from nemo_gym.wire.json import (
         (b'"\\ud83d"', "\ud83d"),
         (b'"\xff"', "\ufffd"),
         (b"[Infinity]", [float("inf")]),
+        (b'\xef\xbb\xbf{"a": 1}', {"a": 1}),
     ],
 )
 def test_json_of_real_servers_is_read(data: bytes | str, value: object) -> None:

@@ -41,7 +41,8 @@ def loads(data: bytes | str) -> object:
     except orjson.JSONDecodeError:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         try:
-            value = json.loads(text)
+            # Clients drop a byte order mark at the start.
+            value = json.loads(text.removeprefix("\ufeff"))
         except RecursionError as error:
             raise JsonError("nested too deeply") from error
     return value
