@@ -190,3 +190,18 @@ def test_arguments_sent_as_an_object_become_text_and_null_stays_null() -> None:
 @pytest.mark.parametrize("fragments", [[], None, "x", [1], [{"index": 0}]])
 def test_fragments_that_are_none_make_no_trouble(fragments: Any) -> None:
     assert _message(chunk({"content": "a", "tool_calls": fragments}), DONE)["content"] == "a"
+
+
+def test_an_id_that_changes_with_every_fragment_of_one_index_is_the_first_one() -> None:
+    [call] = _calls(
+        [{"index": 0, "id": "a", "function": {"name": "f", "arguments": '{"x"'}}],
+        [{"index": 0, "id": "b", "function": {"arguments": ":1}"}}],
+    )
+
+    assert (call["id"], call["function"]) == ("a", {"name": "f", "arguments": '{"x":1}'})
+
+
+def test_two_names_in_one_delta_are_two_calls_though_neither_has_its_arguments() -> None:
+    calls = _calls([{"function": {"name": "f"}}, {"function": {"name": "g"}}])
+
+    assert [call["function"]["name"] for call in calls] == ["f", "g"]
