@@ -18,6 +18,10 @@ policy_model:
 
 
 def test_a_new_environment_passes_its_own_tests_with_plain_pytest(tmp_path: Path) -> None:
+    # In a project that configures pytest for plugins which this environment does not need.
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\naddopts = --strict-config\nno_such_option = 1\n"
+    )
     made = gym("env", "init", "word_count", cwd=tmp_path)
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "resources_servers/word_count"],
@@ -54,6 +58,7 @@ def test_a_new_environment_has_every_part_of_a_component(tmp_path: Path) -> None
         "app.py",
         "configs/sums.yaml",
         "data/example.jsonl",
+        "pytest.ini",
         "tests/test_app.py",
     }
     assert len(rows) == 5

@@ -21,6 +21,7 @@ _TEMPLATES = {
     "README.md": "README.md.tmpl",
     "app.py": "app.py.tmpl",
     "configs/{name}.yaml": "config.yaml.tmpl",
+    "pytest.ini": "pytest.ini.tmpl",
     "tests/test_app.py": "test_app.py.tmpl",
 }
 _SUMS: tuple[tuple[int, ...], ...] = ((5, 7), (12, 30), (8, 15, 4), (104, 96), (17, 25, 33, 41))
