@@ -15,8 +15,6 @@ _TEXTS = frozenset({"content", "refusal", "reasoning", "reasoning_content", "thi
 # The first value that says something stands: later chunks of some servers carry another id.
 _FIRST = frozenset({"id", "model", "created"})
 _DROPPED = frozenset({"object", "error"})
-# Padding of random length, so that the size of a packet tells nothing of its text.
-_PADDING = ("obfuscation", "p")
 _FOREIGN = ("response.", "message_", "content_block_")
 
 
@@ -143,8 +141,9 @@ class ChatAssembler(Assembler):
             for entry in choices:
                 if is_object(entry):
                     self._choice(entry.get("index")).take(entry)
-        for key in _PADDING:
-            event.pop(key, None)
+        # Padding of random length, so that the size of a packet tells nothing of its text.
+        event.pop("obfuscation", None)
+        event.pop("p", None)
         if event == self._last:
             # Chunk after chunk says the same about the whole: nothing to merge.
             return

@@ -56,7 +56,7 @@ class _Block:
             elif kind == "citations_delta" and key == "citation":
                 citations = self.fields.get("citations")
                 self.fields["citations"] = [*citations, value] if is_array(citations) else [value]
-            elif isinstance(value, str) and kind in {f"{key}_delta", None} and key != "signature":
+            elif isinstance(value, str) and _grows(key, kind):
                 text = self.texts.get(key)
                 if text is None:
                     text = self.texts[key] = TextPieces()
@@ -84,6 +84,11 @@ class _Block:
         if self.input is not None and self.input.text:
             fields["input"] = _tool_input(self.input.text)
         return fields
+
+
+def _grows(key: str, kind: object) -> bool:
+    """Say whether a delta of this kind adds to the text `key`; one without a kind adds to any."""
+    return (kind is None or kind == f"{key}_delta") and key != "signature"
 
 
 def _tool_input(text: str) -> object:

@@ -97,7 +97,9 @@ class ResponsesAssembler(Assembler):
         """Return the item that an event fills: that of its index, of its id, or the last one."""
         known = event.get("item_id")
         place = self._place(event, known=known, fills=True)
-        item = self._same_index(place, known) or self._items.get(place)
+        item = self._items.get(place)
+        if self._before:
+            item = self._same_index(place, known) or item
         if item is None:
             fields: dict[str, object] = {} if known is None else {"id": known}
             item_type = item_type_of(kind)
