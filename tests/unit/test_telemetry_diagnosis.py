@@ -46,6 +46,18 @@ def but(**changes: float | None) -> Figures:
             "the provider sets the pace",
         ),
         (
+            but(provider_share=0.97, provider_p50_s=None),
+            "provider",
+            "the provider took 97 % of the running time; loop lag p99 3 ms",
+            "the provider sets the pace",
+        ),
+        (
+            but(provider_share=0.97, provider_p50_s=0.002),
+            "none",
+            "the provider took 97 % of the running time",
+            "nothing stands out",
+        ),
+        (
             but(loop_lag_p99_ms=340, loop_lag_mean_ms=60, cpu_share=0.4),
             "event_loop",
             "loop lag p99 340 ms; CPU 40 % of a core",
@@ -129,6 +141,8 @@ def but(**changes: float | None) -> Figures:
         "healthy",
         "admission",
         "provider",
+        "provider-before-its-first-answer",
+        "provider-at-once",
         "blocked-loop",
         "full-core",
         "local-model-takes-all",

@@ -262,3 +262,42 @@ def test_a_run_that_waited_for_admission_is_diagnosed_so_at_its_end() -> None:
     assert found.bottleneck == "admission"
     assert "waited 61 %" in str(found)
     assert "provider p50 3.0 s" in str(found)
+
+
+def test_the_start_of_a_process_is_no_bottleneck() -> None:
+    collecting = replace(LOOP, gc_paused_ms=500.0, observed_s=1.0)
+    later = replace(collecting, gc_paused_ms=5000.0, observed_s=10.0)
+
+    assert diagnose_run([process("driver", 1.0, loop=collecting)]).bottleneck == "none"
+    assert diagnose_run([process("driver", 10.0, loop=later)]).bottleneck == "gc"
+
+
+def test_what_servers_did_for_an_earlier_run_is_no_part_of_a_diagnosis() -> None:
+    slow = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 40.0)
+    driver = process("driver", rollouts=replace(ROLLOUTS, waited_s=0.0, active_s=20.0))
+    before = process("cell", 50.0, model=replace(MODEL, calls=10, errors=9, duration=slow))
+    after = process(
+        "cell",
+        60.0,
+        model=replace(
+            MODEL,
+            calls=20,
+            errors=9,
+            duration=slow.plus(HistogramReading((1.0, 2.0, 4.0), (10, 0, 0, 0), 2.0)),
+        ),
+    )
+
+    assert diagnose_run([driver, after]).bottleneck == "provider_errors"
+    assert diagnose_run([driver, after], [before]).bottleneck == "none"
+
+
+def test_rollouts_and_calls_under_way_count_as_far_as_they_are() -> None:
+    """A run of hour-long rollouts has something to say before the first of them has ended."""
+    driver = process("driver", rollouts=replace(ROLLOUTS, finished=0, failed=0, active_s=100.0))
+    calls = replace(MODEL, in_flight=10, open_s=30.0, calls=50)
+    model = replace(calls, duration=HistogramReading((1.0, 2.0, 4.0), (0, 50, 0, 0), 60.0))
+
+    found = diagnose_run([driver, process("cell", model=model)])
+
+    assert found.bottleneck == "provider"
+    assert "the provider took 90 % of the running time" in found.evidence

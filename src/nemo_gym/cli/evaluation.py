@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
 from nemo_gym.runtime.supervise import until_dead
-from nemo_gym.telemetry.figures import from_json, from_object
+from nemo_gym.telemetry.figures import FigureSnapshot, from_json, from_object
 from nemo_gym.telemetry.run_view import diagnose_run
 
 __all__ = ["evaluate_until_ended"]
@@ -138,6 +138,7 @@ class _Evaluation:
         """Collect while the servers live; the death of one for good ends the run."""
         await asyncio.to_thread(run.begin)
         self.progress, self.log_dir = progress_of(run), running.log_dir
+        before = await _servers_elsewhere(running)
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
         collecting = asyncio.ensure_future(
             collect_run(
@@ -153,7 +154,7 @@ class _Evaluation:
                 report = await collecting
             if watching.done():
                 self.death = watching.result()
-            self.diagnosis = await _diagnosis(running, report)
+            self.diagnosis = await _diagnosis(running, report, before)
             return report
         finally:
             collecting.cancel()
@@ -161,18 +162,28 @@ class _Evaluation:
             await asyncio.gather(collecting, watching, return_exceptions=True)
 
 
-async def _diagnosis(running: RunningServers, report: RunReport) -> str | None:
+async def _diagnosis(
+    running: RunningServers, report: RunReport, before: Sequence[FigureSnapshot]
+) -> str | None:
     if report.wall_s < _SHORT_RUN_S or running.figures is None:
         return None
     try:
         _, body = await running.figures()
-        snapshots = from_json(body)
-        if running.log_dir is None:  # the servers are of another process
-            snapshots += from_object(await read_head(running.head_url, "/figures"))
-    except (TransportError, ValueError):
+        snapshots = [*from_json(body), *await _servers_elsewhere(running)]
+    except ValueError:
         return None
-    found = diagnose_run(snapshots)
+    found = diagnose_run(snapshots, before)
     return None if found.bottleneck == "none" else str(found)
+
+
+async def _servers_elsewhere(running: RunningServers) -> list[FigureSnapshot]:
+    """Return the figures so far of servers that another process runs; none where none are told."""
+    if running.log_dir is not None:
+        return []
+    try:
+        return from_object(await read_head(running.head_url, "/figures"))
+    except (TransportError, ValueError):
+        return []
 
 
 def _capture_dir(tree: Mapping[str, object]) -> Path | None:

@@ -98,7 +98,8 @@ def _model_lines(view: RunView) -> list[Line]:
     return [
         Line(
             f"model     {_rate(view.model_rate)} calls/s  {view.model_in_flight:,} in flight  "
-            f"p50 {_seconds(view.model_p50_s)}  errors {view.model_errors:,}",
+            f"p50 {_seconds(view.model_p50_s)}  "
+            f"errors {view.model_errors:,}  retries {view.model_retries:,}",
             errors,
         ),
         Line(

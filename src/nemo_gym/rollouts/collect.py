@@ -192,22 +192,31 @@ class Collector:
 
     async def _admitted(self, attempt: Attempt) -> EndedAttempt | None:
         """Run one attempt once there is room; None when the run was stopped before."""
-        offered = time.perf_counter()
-        async with self._admission:
-            if self._stop.draining:
-                return None
-            started_at, started = self._clock(), time.perf_counter()
-            self._live.waited_s += started - offered
-            self._live.active += 1
-            self._progress.running += 1
-            try:
-                outcome = await self._outcome(attempt)
-            finally:
+        waiting = self._live.waiting
+        waiting.begin(attempt, time.perf_counter())
+        try:
+            async with self._admission:
+                started_at, started = self._clock(), time.perf_counter()
+                waiting.end(attempt, started)
+                if self._stop.draining:
+                    return None
+                outcome = await self._active(attempt, started)
                 took_s = time.perf_counter() - started
-                self._progress.running -= 1
-                self._live.active -= 1
-                self._live.active_s += took_s
+        finally:
+            waiting.end(attempt, time.perf_counter())
         return EndedAttempt(attempt, outcome, Timing(started_at, took_s * 1000))
+
+    async def _active(self, attempt: Attempt, started: float) -> Rewarded | Failure:
+        """Run one attempt, counted as one that runs."""
+        self._live.running.begin(attempt, started)
+        self._live.active += 1
+        self._progress.running += 1
+        try:
+            return await self._outcome(attempt)
+        finally:
+            self._progress.running -= 1
+            self._live.active -= 1
+            self._live.running.end(attempt, time.perf_counter())
 
     async def _outcome(self, attempt: Attempt) -> Rewarded | Failure:
         try:

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from time import monotonic, time
+from time import monotonic, perf_counter, time
 from typing import Any
 
 from nemo_gym.telemetry.exporting import exporting
@@ -45,9 +45,9 @@ class RolloutFigures:
     reward_total: float
     """Of all that are finished."""
     waited_s: float
-    """Seconds waited for admission, all rollouts added up."""
+    """Seconds waited for admission, all rollouts added up, those that still wait so far."""
     active_s: float
-    """Seconds run, all ended rollouts added up."""
+    """Seconds run, all rollouts added up, those that still run so far."""
     finished_before: int = 0
     """Of those finished, the ones of earlier sessions: no part of a rate."""
 
@@ -78,6 +78,8 @@ class ModelFigures:
     tool_errors: int
     connection_waits: int
     connection_waited_s: float
+    open_s: float = 0.0
+    """Seconds that the calls under way have taken so far, added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def from_object(told: Any) -> list[FigureSnapshot]:
 
 
 def _rollouts(live: LiveCounts) -> RolloutFigures | None:
-    r = live.rollouts
+    r, now = live.rollouts, perf_counter()
     if not r.offered and r.planned is None:
         return None
     return RolloutFigures(
@@ -186,8 +188,8 @@ def _rollouts(live: LiveCounts) -> RolloutFigures | None:
         r.finished,
         r.failed,
         r.reward_total,
-        r.waited_s,
-        r.active_s,
+        r.waiting.total_s(now),
+        r.running.total_s(now),
         r.finished_before,
     )
 
@@ -205,6 +207,7 @@ def _model(live: LiveCounts) -> ModelFigures:
         tool_errors=live.tool_errors,
         connection_waits=live.connection_waits,
         connection_waited_s=live.connection_waited_s,
+        open_s=live.model_open.open_s(perf_counter()),
     )
 
 

@@ -13,7 +13,36 @@ from nemo_gym.telemetry.recorded import (
 )
 from nemo_gym.telemetry.series import PlainHistogram
 
-__all__ = ["LiveCounts", "RolloutCounts", "ServerCounts", "live_counts", "server_counts"]
+__all__ = ["LiveCounts", "Ongoing", "RolloutCounts", "ServerCounts", "live_counts", "server_counts"]
+
+
+class Ongoing:
+    """How long things have taken, added up, those under way as far as they are.
+
+    Times are of `time.perf_counter`, in seconds.
+    """
+
+    __slots__ = ("_began", "_ended_s")
+
+    def __init__(self) -> None:
+        self._ended_s = 0.0
+        self._began: dict[int, float] = {}
+
+    def begin(self, what: object, at: float) -> None:
+        """Say that `what`, which lives until its end, began."""
+        self._began[id(what)] = at
+
+    def end(self, what: object, at: float) -> None:
+        """Say that `what` ended; only what began counts."""
+        self._ended_s += at - self._began.pop(id(what), at)
+
+    def total_s(self, now: float) -> float:
+        """Return the seconds of all that ended and of all that is under way."""
+        return self._ended_s + self.open_s(now)
+
+    def open_s(self, now: float) -> float:
+        """Return the seconds so far of all that is under way."""
+        return sum(now - began for began in self._began.copy().values())
 
 
 class ServerCounts:
@@ -34,7 +63,6 @@ class RolloutCounts:
 
     __slots__ = (
         "active",
-        "active_s",
         "failed",
         "finished",
         "finished_before",
@@ -42,7 +70,8 @@ class RolloutCounts:
         "planned",
         "resident",
         "reward_total",
-        "waited_s",
+        "running",
+        "waiting",
     )
 
     def __init__(self) -> None:
@@ -61,10 +90,10 @@ class RolloutCounts:
         """Ended without one, in this session."""
         self.reward_total = 0.0
         """Of all that are finished."""
-        self.waited_s = 0.0
-        """Seconds that rollouts spent waiting for admission, added up."""
-        self.active_s = 0.0
-        """Seconds that rollouts spent running, added up."""
+        self.waiting = Ongoing()
+        """Waits for admission."""
+        self.running = Ongoing()
+        """Rollouts, from their admission on."""
 
     def begin(self, planned: int, finished_before: int = 0, reward_before: float = 0.0) -> None:
         """Begin a run, or go on where its earlier sessions ended; `planned` are its rollouts."""
@@ -72,7 +101,7 @@ class RolloutCounts:
         self.finished = self.finished_before = finished_before
         self.reward_total = reward_before
         self.offered = self.failed = 0
-        self.waited_s = self.active_s = 0.0
+        self.waiting, self.running = Ongoing(), Ongoing()
 
 
 class LiveCounts:
@@ -90,6 +119,8 @@ class LiveCounts:
         self.model_retries = 0
         self.tokens_in = 0
         self.tokens_out = 0
+        self.model_open = Ongoing()
+        """Calls to a provider, from their first try on."""
         self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
         self.tool_calls = 0
         self.tool_errors = 0

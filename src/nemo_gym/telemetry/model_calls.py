@@ -53,8 +53,10 @@ class ModelCall:
                 "gen_ai.request.model": self._model,
             },
         )
-        live_counts().model_calls_in_flight += 1
+        live = live_counts()
+        live.model_calls_in_flight += 1
         self._started = perf_counter()
+        live.model_open.begin(self, self._started)
 
     def __enter__(self) -> "ModelCall":
         return self
@@ -129,9 +131,11 @@ class ModelCall:
         if self._ended:
             return
         self._ended = True
-        took_s = perf_counter() - self._started
+        ended = perf_counter()
+        took_s = ended - self._started
         error = self._error or error
         live = live_counts()
+        live.model_open.end(self, ended)
         live.model_calls_in_flight -= 1
         live.model_calls += 1
         live.model_duration.record(took_s)

@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 
+_START_S = 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class RolloutView:
     """Rollouts of the run."""
@@ -75,6 +78,8 @@ class RunView:
     model_calls: int
     model_in_flight: int
     model_errors: int
+    model_retries: int
+    """Tries beyond the first, of all calls."""
     model_rate: float | None
     model_p50_s: float | None
     tokens_in_rate: float | None
@@ -129,6 +134,7 @@ def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = 
         model_calls=sum(one.model.calls for one in now),
         model_in_flight=sum(one.model.in_flight for one in now),
         model_errors=sum(one.model.errors for one in now),
+        model_retries=sum(one.model.retries for one in now),
         model_rate=window.rate(lambda one: one.model.calls),
         model_p50_s=None if durations is None else durations.quantile(0.5),
         tokens_in_rate=window.rate(lambda one: one.model.tokens_in),
@@ -154,14 +160,15 @@ def _figures(settled: _Window, window: _Window) -> Figures:
     calls = settled.total(lambda one: one.model.calls + one.model.retries)
     wasted = settled.total(lambda one: one.model.errors + one.model.retries)
     durations = settled.histogram(lambda one: one.model.duration)
+    called = settled.total(lambda one: one.model.duration.total + one.model.open_s)
     commits = settled.histogram(lambda one: one.capture.commit)
-    processes = [_process(one, before) for one, before in window.pairs]
+    processes = [_process(one, before) for one, before in window.pairs if _settled(one)]
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=_share(waited, waited + ran),
         active=sum(r.active for r in driving) or None,
         provider_p50_s=None if durations is None else durations.quantile(0.5),
-        provider_share=_share(durations.total, ran) if durations and durations.count else None,
+        provider_share=_share(called, ran) if called else None,
         provider_errors_share=_share(wasted, calls),
         loop_lag_p99_ms=_largest([p.lag_p99_ms for p in processes]),
         loop_lag_mean_ms=_largest([p.lag_mean_ms for p in processes]),
@@ -175,9 +182,19 @@ def _figures(settled: _Window, window: _Window) -> Figures:
     )
 
 
-def diagnose_run(snapshots: Sequence[FigureSnapshot]) -> Diagnosis:
-    """Return what slowed a whole run down, from the figures at its end."""
-    return diagnose(figures_of(snapshots))
+def _settled(one: FigureSnapshot) -> bool:
+    """Say whether a process is past its start, which is full of collections and lag."""
+    return one.loop is not None and one.loop.observed_s >= _START_S
+
+
+def diagnose_run(
+    snapshots: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()
+) -> Diagnosis:
+    """Return what slowed a whole run down, from the figures at its end.
+
+    `earlier` are those of processes that had served other runs before, at its beginning.
+    """
+    return diagnose(figures_of(snapshots, earlier))
 
 
 def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
