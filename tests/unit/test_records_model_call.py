@@ -176,3 +176,9 @@ def test_arguments_that_were_cut_are_given_as_the_text_that_came() -> None:
 
 def test_the_model_server_is_a_typed_reference() -> None:
     assert build(_LINE, 0).model_ref == ModelServerRef(name="policy_model")
+
+
+def test_a_time_beyond_all_numbers_is_not_known() -> None:
+    record = build({"latency_ms": 10**400, "started_at": 7, "completed_at": True}, 0)
+
+    assert (record.latency_total_ms, record.started_at, record.completed_at) == (None, 7.0, None)

@@ -81,7 +81,12 @@ def _model_ref(value: object) -> ModelServerRef | None:
 
 
 def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # JSON has no largest number, floats have
+        return None
 
 
 def _count(value: object) -> int | None:
