@@ -193,7 +193,7 @@ def tap_bodies(request: bytes, response: bytes) -> bytes:
     tap.request_body(request)
     tap.response_start(200, [(b"content-type", b"application/json")], 0.0)
     tap.response_body(response, False, 0.0)
-    return exchange_line(tap.finish(0.0), None, model_call_id="0" * 32, model_ref_name="m").line
+    return exchange_line(tap.finish(0.0), None, model_call_id="0" * 32, model_ref_name="m")
 
 
 def plain_bodies(request: bytes, response: bytes) -> bytes:

@@ -30,7 +30,7 @@ def _led(recording: Recording, headers: list[tuple[bytes, bytes]]) -> tuple[Led,
 
 
 def _stored(led: Led) -> Any:
-    return json.loads(exchange_line(led.end(), None, model_call_id="i", model_ref_name="m").line)
+    return json.loads(exchange_line(led.end(), None, model_call_id="i", model_ref_name="m"))
 
 
 def _counts(dialect: str, usage: dict[str, Any]) -> tuple[int | None, int | None]:

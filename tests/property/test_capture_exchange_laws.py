@@ -28,7 +28,7 @@ _LAYOUTS = st.sampled_from(
 
 
 def _line(led: Led) -> bytes:
-    return exchange_line(led.end(), None, model_call_id="i", model_ref_name="m").line
+    return exchange_line(led.end(), None, model_call_id="i", model_ref_name="m")
 
 
 def _pieces(body: bytes, cuts: list[int]) -> list[bytes]:

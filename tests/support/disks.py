@@ -5,7 +5,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -112,13 +112,17 @@ class ForgetfulDisk(Disk):
     def page_cache_id(self) -> str | None:
         return self.boot
 
-    def write(self, fd: int, data: bytes) -> int:
+    def write(self, fd: int, *parts: bytes) -> int:
         self._tick()
-        return super().write(fd, data)
+        return super().write(fd, *parts)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> int:
         self._tick()
         return super().write_at(fd, data, offset)
+
+    def write_parts_at(self, fd: int, parts: Sequence[bytes], offset: int) -> int:
+        self._tick()
+        return super().write_parts_at(fd, parts, offset)
 
     def truncate(self, fd: int, size: int) -> None:
         self._tick()
@@ -208,11 +212,8 @@ class FaultyDisk(Disk):
             raise OSError(errno.EACCES, "Permission denied")
         return super().open_append(path)
 
-    def write(self, fd: int, data: bytes) -> int:
-        return super().write(fd, self._fitting(data))
-
-    def write_at(self, fd: int, data: bytes, offset: int) -> int:
-        return super().write_at(fd, data, offset)
+    def write(self, fd: int, *parts: bytes) -> int:
+        return super().write(fd, self._fitting(b"".join(parts)))
 
     def sync(self, fd: int) -> None:
         if self.sync_delay_s:

@@ -21,7 +21,7 @@ _KEYS = [
 
 
 def _line(tapped: Tapped, facts: CallFacts | None = None) -> bytes:
-    return exchange_line(tapped, facts, model_call_id="id1", model_ref_name="policy_model").line
+    return exchange_line(tapped, facts, model_call_id="id1", model_ref_name="policy_model")
 
 
 def _stored(tapped: Tapped, facts: CallFacts | None = None) -> dict[str, Any]:
@@ -113,18 +113,6 @@ def test_a_stream_nested_beyond_reason_keeps_its_text() -> None:
     stored = _stored(_answered(body, headers=SSE))
 
     assert stored["response_raw"] == body.decode()
-
-
-def test_what_process_metrics_want_comes_beside_the_line() -> None:
-    usage = b'{"usage":{"total_tokens":3}}'
-    stream = chunk({}, usage={"total_tokens": 3}) + DONE
-    cases = [_answered(usage), _answered(stream, headers=SSE), _answered(b"{}", 500)]
-    lines = [exchange_line(t, None, model_call_id="i", model_ref_name="m") for t in cases]
-
-    assert [line.usage for line in lines] == [{"total_tokens": 3}, {"total_tokens": 3}, None]
-    assert [line.error_category for line in lines] == [None, None, "upstream_error"]
-    nothing = exchange_line(_answered(b"x"), None, model_call_id="i", model_ref_name="m")
-    assert nothing.usage is None
 
 
 def test_facts_of_the_forwarder_are_stored_in_the_documented_order() -> None:

@@ -30,10 +30,10 @@ class BuggyDisk(FaultyDisk):
 
     buggy = False
 
-    def write(self, fd: int, data: bytes) -> int:
+    def write(self, fd: int, *parts: bytes) -> int:
         if self.buggy:
             raise ZeroDivisionError
-        return super().write(fd, data)
+        return super().write(fd, *parts)
 
 
 def test_a_mistake_in_the_writer_fails_its_batch_and_not_the_thread(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ class ShortDisk(Disk):
 
     full = False
 
-    def write(self, fd: int, data: bytes) -> int:
+    def write(self, fd: int, *parts: bytes) -> int:
+        data = b"".join(parts)
         return super().write(fd, data[:7] if self.full else data)
 
 

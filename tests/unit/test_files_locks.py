@@ -67,7 +67,7 @@ def test_whoever_appends_or_reads_waits_for_the_one_who_holds_the_file(
         if reading:
             read_locked(REAL_DISK, waiter)
         else:
-            append_line(REAL_DISK, waiter, b"line\n")
+            append_line(REAL_DISK, waiter, b"line")
         done.set()
 
     thread = threading.Thread(target=wait)
@@ -87,7 +87,7 @@ def test_a_file_that_was_removed_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "f").unlink()
 
     with pytest.raises(FileUnlinked):
-        append_line(REAL_DISK, fd, b"line\n")
+        append_line(REAL_DISK, fd, b"line")
     os.close(fd)
 
 
@@ -162,5 +162,5 @@ def test_a_replacement_that_fails_leaves_the_old_content(tmp_path: Path) -> None
 def test_the_lockless_disk_of_the_tests_has_no_locks(tmp_path: Path) -> None:
     fd = LocklessDisk().open_append(tmp_path / "f")
     with pytest.raises(OSError, match="no locks"):
-        append_line(LocklessDisk(), fd, b"line\n")
+        append_line(LocklessDisk(), fd, b"line")
     os.close(fd)

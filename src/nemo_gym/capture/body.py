@@ -22,14 +22,29 @@ class TappedBody(NamedTuple):
     """The bytes as they came, where they are not in the encoding that the headers name."""
 
 
+# Pieces of a body that are kept apart; small ones in great number hold much more than their bytes.
+_FEW = 32
+
+
 class BodyTap:
     """Collects one body. `limit`: most bytes kept, after decompression."""
 
-    __slots__ = ("_data", "_decoder", "_encoded", "_limit", "_truncated", "_undecodable")
+    __slots__ = (
+        "_decoder",
+        "_encoded",
+        "_joined",
+        "_limit",
+        "_pieces",
+        "_room",
+        "_truncated",
+        "_undecodable",
+    )
 
     def __init__(self, encodings: list[str], limit: int) -> None:
-        self._data: bytes | bytearray = b""
-        self._limit = limit
+        self._joined: bytearray | None = None
+        self._pieces: list[bytes] = []
+        """What comes behind `_joined`: a body in a few pieces is copied once, when it is whole."""
+        self._limit = self._room = limit
         self._truncated = False
         self._decoder: ContentDecoder | None = None
         self._undecodable = False
@@ -43,7 +58,10 @@ class BodyTap:
     @property
     def so_far(self) -> bytes:
         """What is kept until now."""
-        return bytes(self._data)
+        pieces = self._pieces
+        if self._joined is None and len(pieces) == 1:
+            return pieces[0]
+        return b"".join((self._joined or b"", *pieces))
 
     @property
     def is_plain(self) -> bool:
@@ -54,18 +72,19 @@ class BodyTap:
         """Take the next bytes; return what they add to the body, its encoding undone."""
         if self._encoded is not None:
             chunk = self._decoded(self._encoded, chunk)
-        room = self._limit - len(self._data)
+        if not chunk:
+            return chunk
         kept = chunk
-        if len(chunk) > room:
+        if len(chunk) > self._room:
             self._truncated = True
-            kept = chunk[:room]
-        if not self._data:
-            # A body in one piece, as most are, is never copied.
-            self._data = kept
-        elif kept:
-            if isinstance(self._data, bytes):
-                self._data = bytearray(self._data)
-            self._data += kept
+            kept = chunk[: self._room]
+        self._room -= len(kept)
+        self._pieces.append(kept)
+        if len(self._pieces) > _FEW:
+            if self._joined is None:
+                self._joined = bytearray()
+            self._joined += b"".join(self._pieces)
+            self._pieces.clear()
         return chunk
 
     def _decoded(self, encoded: bytearray, chunk: bytes) -> bytes:
@@ -82,8 +101,10 @@ class BodyTap:
 
     def result(self) -> TappedBody:
         """Return the body as far as it came."""
+        if self._encoded is None and not self._truncated:
+            return TappedBody(self.so_far)
         return TappedBody(
-            bytes(self._data),
+            self.so_far,
             self._limit if self._truncated else None,
             bytes(self._encoded) if self._undecodable and self._encoded is not None else None,
         )

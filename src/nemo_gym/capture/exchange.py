@@ -2,12 +2,9 @@
 
 ::
 
-    stored = exchange_line(
+    line = exchange_line(
         tapped, facts, model_call_id=uuid4().hex, model_ref_name="policy_model"
     )
-    stored.line            # bytes: one JSON object, no line end
-    stored.error_category  # the same word as in the line; None: the call went well
-    stored.usage           # what the provider reported of tokens, as given; None: nothing
 
 The line has the documented keys in the documented order, then those that apply of: `request_raw`,
 `response_raw`, `response_source`, `upstream_attempted`, `upstream_status_code`,
@@ -27,17 +24,9 @@ from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
 from nemo_gym.capture.hiding import Hider, credentials_of
 from nemo_gym.capture.tap import Phase, Tapped
 from nemo_gym.wire.embed import EmbeddedBody, embed
-from nemo_gym.wire.json import dumps, is_object, loads
+from nemo_gym.wire.json import dumps, loads
 
-__all__ = ["ExchangeLine", "exchange_line"]
-
-
-class ExchangeLine(NamedTuple):
-    """A line for the store, and what process metrics want of it."""
-
-    line: bytes
-    error_category: str | None
-    usage: dict[str, object] | None
+__all__ = ["exchange_line"]
 
 
 class _Stored(NamedTuple):
@@ -52,8 +41,8 @@ class _Stored(NamedTuple):
 
 def exchange_line(
     tapped: Tapped, facts: CallFacts | None, *, model_call_id: str, model_ref_name: str
-) -> ExchangeLine:
-    """Return the stored line of one call.
+) -> bytes:
+    """Return the stored line of one call: one JSON object, without a line end.
 
     `facts` is what the forwarder knows; None: there was none. `model_ref_name` is the instance
     name of the model server.
@@ -75,7 +64,7 @@ def exchange_line(
     response_json = response.json
     if category is not None:
         response_json, optional = _without_secrets(tapped, facts, response_json, optional)
-    line = b"".join(
+    return b"".join(
         (
             orjson.dumps(head)[:-1],
             b',"request":',
@@ -85,7 +74,6 @@ def exchange_line(
             b"," + dumps(optional)[1:] if optional else b"}",
         )
     )
-    return ExchangeLine(line, category, _usage(tapped, response.body))
 
 
 def _without_secrets(
@@ -204,14 +192,6 @@ def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, obj
     if undecodable:
         notes["undecodable_body"] = undecodable
     return notes
-
-
-def _usage(tapped: Tapped, body: EmbeddedBody | None) -> dict[str, object] | None:
-    if tapped.stream is not None:
-        usage = (tapped.stream.response or {}).get("usage")
-    else:
-        usage = body.usage if body is not None else None
-    return usage if is_object(usage) else None
 
 
 def _rounded(ms: float | None) -> float | None:

@@ -106,12 +106,12 @@ def write_records(disk: Disk, segment: Segment, records: Sequence[Row]) -> int:
         rollout, call = rollout_id.encode("ascii"), call_id.encode("ascii")
         ids = _IDS.pack(len(rollout), len(call)) + rollout + call
         checksum = crc32(line, crc32(ids, generation))
-        parts += (_RECORD.pack(len(ids) + len(line), checksum, generation), ids, line)
-    data = b"".join(parts)
-    written = disk.write_at(segment.fd, data, segment.position)
-    if written != len(data):
-        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes fit into the commit log")
-    return len(data)
+        parts += (_RECORD.pack(len(ids) + len(line), checksum, generation) + ids, line)
+    size = sum(map(len, parts))
+    written = disk.write_parts_at(segment.fd, parts, segment.position)
+    if written != size:
+        raise OSError(errno.ENOSPC, f"only {written} of {size} bytes fit into the commit log")
+    return size
 
 
 def read_segment(disk: Disk, path: Path) -> tuple[int, list[Row]]:

@@ -250,13 +250,13 @@ class _CapturedCall:
     def _row(self, *, raised: bool) -> Row:
         settings = self._settings
         model_call_id = settings.new_id()
-        stored = exchange_line(
+        line = exchange_line(
             self._tap.finish(settings.clock(), raised=raised),
             self._facts,
             model_call_id=model_call_id,
             model_ref_name=settings.model_ref_name,
         )
-        return Row(self._rollout_id, model_call_id, stored.line)
+        return Row(self._rollout_id, model_call_id, line)
 
     async def _send_held(self) -> None:
         while self._held:

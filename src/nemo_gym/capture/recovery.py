@@ -117,7 +117,7 @@ def _put_back(disk: Disk, path: Path, records: list[Row], cleared: set[str]) -> 
             missing = {r.model_call_id: r for r in records if r.model_call_id not in there}
             _cut_torn_copy(disk, fd, data, missing.values())
             for record in missing.values():
-                append_line(disk, fd, record.line + b"\n", lock=False)
+                append_line(disk, fd, record.line, lock=False)
             return len(missing)
     finally:
         disk.close(fd)

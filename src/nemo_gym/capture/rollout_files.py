@@ -52,19 +52,19 @@ class RolloutFiles:
 
     def append(self, rollout_id: RolloutId, line: bytes) -> None:
         r"""Append one line (without its `\n`) to the rollout's file. Raises `OSError`."""
-        data = (line if b"\n" not in line else line.replace(b"\n", b" ")) + b"\n"
+        line = line.replace(b"\n", b" ")
         handle = self._handles.get(rollout_id) or self._opened(rollout_id)
         self._appends += 1
         handle.used = self._appends
         try:
             _, handle.known_end, torn = append_line(
-                self._disk, handle.fd, data, lock=self._shared, known_end=handle.known_end
+                self._disk, handle.fd, line, lock=self._shared, known_end=handle.known_end
             )
         except FileUnlinked:
             logger.warning("capture: %s was removed while in use; it is made anew", handle.path)
             self._drop(rollout_id)
             handle = self._opened(rollout_id)
-            _, handle.known_end, torn = append_line(self._disk, handle.fd, data, lock=self._shared)
+            _, handle.known_end, torn = append_line(self._disk, handle.fd, line, lock=self._shared)
         if torn:
             logger.warning("capture: closed off a torn line in %s", handle.path)
 

@@ -38,7 +38,7 @@ class Tombstones:
             self._disk.make_directory(self._layout.hidden)
             self._fd = self._disk.open_append(self._layout.tombstones)
         line = orjson.dumps({"rollout_id": rollout_id, "model_call_ids": list(model_call_ids)})
-        append_line(self._disk, self._fd, line + b"\n")
+        append_line(self._disk, self._fd, line)
 
     def sync(self) -> None:
         """Return once what was added would survive a power cut."""

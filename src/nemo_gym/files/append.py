@@ -31,7 +31,7 @@ class Appended(NamedTuple):
 def append_line(
     disk: Disk, fd: int, line: bytes, *, lock: bool = True, known_end: int = 0
 ) -> Appended:
-    r"""Append `line` (it ends in `\n`) to a file opened for appending.
+    r"""Append `line`, which has no `\n`, and its end to a file opened for appending.
 
     Raises `OSError` with the file as it was before. `lock=False` is for a file that only this
     writer has; `known_end` is where this writer's last line ended.
@@ -43,15 +43,16 @@ def append_line(
         if links == 0:
             raise FileUnlinked(errno.ESTALE, "somebody removed the file")
         torn = size not in (0, known_end) and disk.read_at(fd, 1, size - 1) != b"\n"
-        data = b"\n" + line if torn else line
+        length = torn + len(line) + 1
         try:
-            written = disk.write(fd, data)
+            # Not joined, which would copy the line.
+            written = disk.write(fd, b"\n" if torn else b"", line, b"\n")
         except OSError:
             _cut_back(disk, fd, size)
             raise
-        if written != len(data):
+        if written != length:
             _cut_back(disk, fd, size)
-            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be written")
+            raise OSError(errno.ENOSPC, f"only {written} of {length} bytes could be written")
         return Appended(size + torn, size + written, torn)
     finally:
         if lock:

@@ -6,6 +6,7 @@ handed in and not a patch.
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ __all__ = ["REAL_DISK", "Disk", "FileState", "sync_name"]
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_CLOEXEC
+_MOST_PARTS = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -75,13 +77,22 @@ class Disk:
         status = os.fstat(fd)
         return FileState(status.st_size, status.st_nlink)
 
-    def write(self, fd: int, data: bytes) -> int:
-        """Write at the end of a file opened for appending; return how many bytes went in."""
-        return os.write(fd, data)
+    def write(self, fd: int, *parts: bytes) -> int:
+        """Write at the end of a file opened for appending; return how many bytes went in.
+
+        Parts go in together, as one piece that no other writer comes into.
+        """
+        return os.writev(fd, parts)
 
     def write_at(self, fd: int, data: bytes, offset: int) -> int:
         """Write at `offset`; return how many bytes went in."""
         return os.pwrite(fd, data, offset)
+
+    def write_parts_at(self, fd: int, parts: Sequence[bytes], offset: int) -> int:
+        """Write parts one behind the other from `offset`; return how many bytes went in."""
+        if len(parts) > _MOST_PARTS:
+            parts = (b"".join(parts),)
+        return os.pwritev(fd, parts, offset)
 
     def read_at(self, fd: int, length: int, offset: int) -> bytes:
         """Read up to `length` bytes from `offset`; fewer only at the end of the file."""

@@ -72,8 +72,8 @@ class JsonlAppender:
         Raises `OSError` (a full disk, for one) with the file as it was.
         """
         with self._mutex:
-            data = line.replace(b"\n", b" ") + b"\n"
-            append_line(self._disk, self._fd, data, lock=self._locks_work)
+            line = line.replace(b"\n", b" ")
+            append_line(self._disk, self._fd, line, lock=self._locks_work)
             self._written += 1
 
     def sync(self) -> None:

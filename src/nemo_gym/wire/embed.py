@@ -18,7 +18,6 @@ class _Peek(msgspec.Struct):
 
     status: object = None
     error: object = None
-    usage: object = None
 
 
 _DECODER = msgspec.json.Decoder(_Peek)
@@ -33,7 +32,6 @@ class EmbeddedBody(NamedTuple):
     """Whether `json` is what was sent; False: strict JSON could not hold it, see `embed`."""
     status: object = None
     error: object = None
-    usage: object = None
 
 
 def embed(body: bytes) -> EmbeddedBody | None:
@@ -50,7 +48,7 @@ def embed(body: bytes) -> EmbeddedBody | None:
         return _rebuilt(body)
     # Strings hold no raw line ends, so these stand between tokens.
     body = body.replace(b"\n", b"").replace(b"\r", b"")
-    return EmbeddedBody(body, True, peek.status, peek.error, peek.usage)
+    return EmbeddedBody(body, True, peek.status, peek.error)
 
 
 def _rebuilt(body: bytes) -> EmbeddedBody | None:
@@ -64,4 +62,4 @@ def _rebuilt(body: bytes) -> EmbeddedBody | None:
         rebuilt = dumps(value)
     except RecursionError:
         return None
-    return EmbeddedBody(rebuilt, False, value.get("status"), value.get("error"), value.get("usage"))
+    return EmbeddedBody(rebuilt, False, value.get("status"), value.get("error"))
