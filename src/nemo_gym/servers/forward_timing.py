@@ -4,6 +4,8 @@ Head and bytes of the answer come in as they pass; duration, first chunk, tries,
 out to the counts of the process, to metrics and to the call's span.
 """
 
+import re
+
 import msgspec
 
 from nemo_gym.servers.forward_usage import TokenCounts, UsageReader, quick_counts, usage_reader
@@ -104,10 +106,15 @@ class _Asked(msgspec.Struct):
 
 
 _ASKED = msgspec.json.Decoder(_Asked)
+_MODEL_FIRST = re.compile(rb'\s*\{\s*"model"\s*:\s*"([ !#-\[\]-~]{1,200})"')
 
 
 def _asked_model(body: bytes) -> str:
     """Return the model that a client asks for."""
+    # Clients put it first, as a rule, and the prompt behind it may be long.
+    first = _MODEL_FIRST.match(body)
+    if first is not None:
+        return first[1].decode("ascii")
     try:
         return _ASKED.decode(body).model
     except (msgspec.MsgspecError, RecursionError):

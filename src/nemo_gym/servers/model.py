@@ -71,7 +71,7 @@ class ModelServer(SimpleServer):
         if store is not None:
             close_with(app, store)
         for route in self.model_routes():
-            raw_route(app, route.path, route.app, route.methods)
+            raw_route(app, route.path, route.app, route.methods, direct=True)
         return app
 
     def model_routes(self) -> Iterable[RawRoute]:

@@ -18,6 +18,7 @@ __all__ = [
     "JsonHandler",
     "RawReply",
     "RawRoute",
+    "RouteEndpoint",
     "json_bytes",
     "json_object",
     "json_route",
@@ -54,11 +55,20 @@ _JSON_HEADER = (b"content-type", b"application/json")
 
 
 def raw_route(
-    app: FastAPI, path: str, endpoint: ASGIApp, methods: Iterable[str] = ("POST",)
+    app: FastAPI,
+    path: str,
+    endpoint: ASGIApp,
+    methods: Iterable[str] = ("POST",),
+    *,
+    direct: bool = False,
 ) -> None:
-    """Put the ASGI app `endpoint` at `path`; `{name}` parts of the path are in `path_params`."""
-    route = Route(path, endpoint=_Endpoint(endpoint, path), methods=list(methods))
-    app.router.routes.append(route)
+    """Put the ASGI app `endpoint` at `path`; `{name}` parts of the path are in `path_params`.
+
+    `direct`: it needs nothing of FastAPI, not even for its errors, so that it may be called
+    without it.
+    """
+    raw = RouteEndpoint(endpoint, path, direct=direct)
+    app.router.routes.append(Route(path, endpoint=raw, methods=list(methods)))
 
 
 def json_route(app: FastAPI, path: str, handler: JsonHandler) -> None:
@@ -131,18 +141,20 @@ def _invalid(message: str) -> dict[str, object]:
     return {"error": {"type": "invalid_request_error", "message": message}}
 
 
-class _Endpoint:
+class RouteEndpoint:
     """An instance, since Starlette takes a plain function for a request handler.
 
     It stands in the scope for the route that was found, which Starlette itself does not tell.
     """
 
-    __slots__ = ("_app", "path")
+    __slots__ = ("_app", "direct", "path")
 
-    def __init__(self, app: ASGIApp, path: str) -> None:
+    def __init__(self, app: ASGIApp, path: str, *, direct: bool = False) -> None:
         self._app = app
         self.path = path
+        self.direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
         scope["route"] = self
         await self._app(scope, receive, send)
