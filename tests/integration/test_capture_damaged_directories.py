@@ -63,7 +63,10 @@ def calls(tmp_path: Path) -> Generator[Path]:
     (folder / "zeros.capture.jsonl").write_bytes(_row(0) + b"\n" + b"\0" * 512 + _row(1) + b"\n")
     (folder / "fused.capture.jsonl").write_bytes(b"".join(map(_row, range(3))) + b"\n")
     (folder / "unended.capture.jsonl").write_bytes(b"\n".join(map(_row, range(3))))
-    (folder / "foreign.capture.jsonl").write_bytes(b"no json\n[1]\n")
+    foreign = (
+        b'no json\n[1]\n{"completed_at": 1e300}\n{"completed_at": 1786032154960}\n{"response": 3}\n'
+    )
+    (folder / "foreign.capture.jsonl").write_bytes(foreign)
     (folder / "a folder.capture.jsonl").mkdir()
     (folder / "notes.txt").write_text("mine")
     yield folder
@@ -83,7 +86,7 @@ def test_what_is_wrong_is_found_and_mended_and_every_row_is_there(
     assert [f["rollout_id"] for f in findings] == ["foreign", "foreign", "fused", "torn", "zeros"]
     assert {f["kind"] for f in findings} == {"damaged"}
     assert "fused.capture.jsonl: 3 rows given a line of its own" in repaired.stdout
-    assert json.loads(after.stdout) == {"rollouts": 5, "calls": 14, "findings": []}
+    assert json.loads(after.stdout) == {"rollouts": 6, "calls": 17, "findings": []}
     assert (calls / "notes.txt").read_text() == "mine"
 
 
@@ -110,7 +113,7 @@ def test_a_file_that_may_not_be_read_hides_no_other(calls: Path, tmp_path: Path)
     (calls / "whole.capture.jsonl").chmod(0)
 
     listed = _gym("ls", cwd=tmp_path)
-    followed = _gym("tail", "-n", "1", cwd=tmp_path)
+    followed = _gym("tail", "-n", "99", cwd=tmp_path)
     refused = [_gym(*command, cwd=tmp_path) for command in (("verify",), ("repair",))]
     shown = [_gym("show", "whole", *form, cwd=tmp_path) for form in ((), ("--raw",), ("--json",))]
 
@@ -141,6 +144,15 @@ def test_a_directory_that_may_not_be_written_is_read_and_left_as_it_was(
     assert (listed.returncode, repaired.returncode) == (0, 1)
     assert repaired.stderr.count("left as it was: Permission denied") == 4
     assert {path: path.read_bytes() for path in files} == contents
+
+
+def test_what_others_wrote_is_shown_as_far_as_it_can_be(calls: Path, tmp_path: Path) -> None:
+    commands = (("ls",), ("tail", "-n", "99"), ("show", "foreign"), ("show", "foreign", "--json"))
+    shown = [_gym(*command, cwd=tmp_path) for command in commands]
+
+    assert [(c.returncode, c.stderr) for c in shown] == [(0, "")] * len(commands)
+    assert all("foreign" in c.stdout for c in shown[:2])
+    assert (calls / "foreign.capture.jsonl").exists()
 
 
 @pytest.mark.parametrize("form", [(), ("--raw",), ("--json",)])

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.cli.output import print_table
@@ -38,7 +38,6 @@ def ls(directory: Path | None, *, as_json: bool) -> None:
 
 def _row(summary: RolloutSummary) -> list[object]:
     errors = ", ".join(f"{name} {count}" for name, count in sorted(summary.errors.items()))
-    last = summary.completed_at
     return [
         summary.rollout_id,
         summary.calls,
@@ -46,7 +45,7 @@ def _row(summary: RolloutSummary) -> list[object]:
         summary.tokens_out,
         errors or None,
         ", ".join(_states(summary)) or "ok",
-        None if last is None else datetime.fromtimestamp(last, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        utc_text(summary.completed_at, "%Y-%m-%d %H:%M:%S"),
     ]
 
 

@@ -3,14 +3,15 @@
 import heapq
 import time
 from collections.abc import Generator, Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.options import example
 from nemo_gym.observability.follow import Follower
+from nemo_gym.records.exchange import Exchange
 from nemo_gym.records.model_call import ModelCallRecord, build
 from nemo_gym.wire.json import loads_object
 from nemo_gym.wire.transcript import response_utterances
@@ -47,9 +48,8 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
 
 def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:
     for rollout_id, line in lines:
-        row = loads_object(line) or {}
-        completed = row.get("completed_at")
-        yield (float(completed) if isinstance(completed, int | float) else 0.0), rollout_id, line
+        completed = Exchange.of(loads_object(line) or {}).completed_at
+        yield completed or 0.0, rollout_id, line
 
 
 def _last(lines: Iterable[tuple[str, bytes]], count: int) -> list[tuple[float, str, bytes]]:
@@ -67,20 +67,15 @@ def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
 
 
 def _line(record: ModelCallRecord) -> str:
-    when = (
-        datetime.fromtimestamp(record.completed_at, UTC).strftime("%H:%M:%SZ")
-        if record.completed_at is not None
-        else "--:--:--Z"
-    )
     said = " ".join(u.text for u in response_utterances(record.response or {})).replace("\n", " ")
     known = [
-        when,
+        utc_text(record.completed_at, "%H:%M:%SZ") or "--:--:--Z",
         record.dialect or "?",
         record.model or "?",
         str(record.status_code or "-"),
         record.error_category or record.response_status or "",
         f"{_number(record.tokens_in)}→{_number(record.tokens_out)}",
-        f"{record.latency_total_ms or 0:.0f} ms",
+        "? ms" if record.latency_total_ms is None else f"{record.latency_total_ms:.0f} ms",
         said if len(said) <= _SHOWN else said[: _SHOWN - 1] + "…",
     ]
     return "  ".join(known)
