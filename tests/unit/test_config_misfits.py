@@ -43,6 +43,22 @@ def test_an_agent_that_calls_what_its_model_server_does_not_serve_is_told(tmp_pa
     assert "or an agent that calls Chat Completions or Messages" in str(misfit.mend)
 
 
+def test_an_agent_whose_environment_cannot_call_its_judge_cannot_work_either(
+    tmp_path: Path,
+) -> None:
+    _root(tmp_path, called=None, served="('messages',)")
+    app = tmp_path / "resources_servers" / "mcqa" / "app.py"
+    app.write_text("class Server:\n    CALLED_DIALECTS = ('chat',)\n")
+    judge = "{type: responses_api_models, name: policy_model}"
+    config = f"mcqa: {{resources_servers: {{mcqa: {{judge: {judge}}}}}}}\n"
+
+    misfits = load_run_config(ask(tmp_path, config=config)).misfits
+
+    assert set(misfits) == {"mcqa", "mcqa_simple_agent"}
+    assert misfits["mcqa_simple_agent"] is misfits["mcqa"]
+    assert "mcqa calls Chat Completions" in misfits["mcqa"].what
+
+
 @pytest.mark.parametrize(
     ("called", "served"),
     [

@@ -22,7 +22,7 @@ def validate(request: ConfigRequest, *, as_json: bool) -> int:
     """Check a configuration and list every mistake in it; exit code 2 when there is one."""
     mistakes = check_run_config(request)
     config = None if mistakes else load_run_config(request)
-    warnings = () if config is None else tuple(config.misfits.values())
+    warnings = () if config is None else tuple(dict.fromkeys(config.misfits.values()))
     if as_json:
         told = {"mistakes": _told(mistakes), "warnings": _told(warnings)}
         print_json({"ok": not mistakes, **told})

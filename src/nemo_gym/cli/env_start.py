@@ -28,7 +28,7 @@ def start(request: ConfigRequest, workers: int, *, one_process_each: bool) -> No
     require_servers(config)
     for number, server in enumerate(config.servers, 1):
         click.echo(f"[{number}] {server.name} ({server.kind}/{server.implementation})")
-    for misfit in config.misfits.values():
+    for misfit in dict.fromkeys(config.misfits.values()):
         click.secho(f"warning: {misfit}", fg="yellow", err=True)
     options = RunOptions(
         kind="env start",

@@ -31,7 +31,7 @@ def find_misfits(
 ) -> dict[str, ConfigMistake]:
     """Return what is wrong with each server whose calls cannot be answered, by its name.
 
-    `fields` are those of the servers by name; `fields_of` reads those of other model types in
+    What needs such a server is one too, for the same reason. `fields` are those of the servers by name; `fields_of` reads those of other model types in
     `roots`, to say which would do.
     """
     models = {server.name: server for server in servers if server.kind == _MODELS}
@@ -49,7 +49,20 @@ def find_misfits(
                     where=_where(reference, layers),
                     mend=mend,
                 )
+    _spread(found, servers)
     return found
+
+
+def _spread(found: dict[str, ConfigMistake], servers: Sequence[ServerInstance]) -> None:
+    """Add the servers that refer to one that is found, and those that refer to these."""
+    before = -1
+    while before != len(found):
+        before = len(found)
+        for server in servers:
+            needed = (str(reference.name) for reference in references_of(server))
+            broken = next((found[name] for name in needed if name in found), None)
+            if broken is not None:
+                found.setdefault(server.name, broken)
 
 
 def _where(reference: Reference, layers: Layers) -> str:
