@@ -31,8 +31,8 @@ def find_misfits(
 ) -> dict[str, ConfigMistake]:
     """Return what is wrong with each server whose calls cannot be answered, by its name.
 
-    What needs such a server is one too, for the same reason. `fields` are those of the servers by name; `fields_of` reads those of other model types in
-    `roots`, to say which would do.
+    What needs such a server is one too, for the same reason. `fields` are those of the servers by
+    name; `fields_of` reads those of other model types in `roots`, to say which would do.
     """
     models = {server.name: server for server in servers if server.kind == _MODELS}
     found = {}
