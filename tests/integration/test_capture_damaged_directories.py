@@ -165,3 +165,26 @@ def test_a_rollout_without_calls_is_said_to_have_none(
     assert (shown.returncode, shown.stdout) == (2, "")
     assert f"no model calls of rollout '{rollout}'" in shown.stderr
     assert calls.exists()
+
+
+def test_what_a_reader_should_know_besides_is_shown_with_the_call(tmp_path: Path) -> None:
+    (tmp_path / "calls").mkdir()
+    row = {
+        "model_call_id": "a",
+        "status_code": 200,
+        "error_category": "cancelled",
+        "upstream_attempts": [{"status": 503, "ms": 12.4}, {"error": "reset", "ms": 3}],
+        "notes": {"phase": "mid_stream", "unparsed_events": 2},
+    }
+    odd = {"model_call_id": "b", "notes": 3, "upstream_attempts": [1, {"ms": "x"}]}
+    lines = "".join(json.dumps(line) + "\n" for line in (row, odd, {"model_call_id": "c"}))
+    (tmp_path / "calls" / "0-0.capture.jsonl").write_text(lines)
+
+    shown = _gym("show", "0-0", cwd=tmp_path)
+    plain = json.loads(_gym("show", "0-0", "--json", cwd=tmp_path).stdout)
+
+    assert "2 attempts: 503 after 12 ms, reset after 3 ms" in shown.stdout
+    assert "notes: phase: mid_stream, unparsed_events: 2" in shown.stdout
+    assert plain[0]["notes"] == row["notes"]
+    assert plain[0]["upstream_attempts"] == row["upstream_attempts"]
+    assert "notes" not in plain[2]

@@ -4,22 +4,26 @@ import json
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from nemo_gym.capture.reading import StoredExchange
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.errors import UserMistake
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.observability.raw_lines import raw_lines
 from nemo_gym.records.model_call import ModelCallRecord, build
 from nemo_gym.records.retries import superseded_calls
+from nemo_gym.wire.json import as_array, as_object
 from nemo_gym.wire.transcript import Utterance, request_utterances, response_utterances
 
 __all__ = ["show"]
 
+_LONGEST_NOTE = 200
 _LABELS = {"reasoning": " (reasoning)", "tool_call": " calls", "refusal": " refuses"}
 
 
@@ -49,43 +53,52 @@ def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> N
         sys.stdout.buffer.write(line.body + b"\n")
     if raw:
         return
-    records = _records(items)
+    calls = _calls(items)
     if as_json:
-        click.echo(json.dumps([_plain(record) for record in records], ensure_ascii=False, indent=2))
+        click.echo(json.dumps([_plain(call) for call in calls], ensure_ascii=False, indent=2))
         return
-    for text in _conversation(store, rollout, records):
+    for text in _conversation(store, rollout, calls):
         click.echo(text)
 
 
-def _records(items: list[StoredExchange | Damaged]) -> list[ModelCallRecord | Damaged]:
+class _Call(NamedTuple):
+    record: ModelCallRecord
+    beside: dict[str, object]
+    """What the stored line has besides: `notes` and `upstream_attempts`, where there are any."""
+
+
+def _calls(items: list[StoredExchange | Damaged]) -> list[_Call | Damaged]:
     """Return each call as a record, numbered from 0; a damaged line has no number."""
-    records: list[ModelCallRecord | Damaged] = []
+    calls: list[_Call | Damaged] = []
     number = 0
     for item in items:
         if isinstance(item, Damaged):
-            records.append(item)
+            calls.append(item)
         else:
-            records.append(build(item, number))
+            beside = {key: item[key] for key in ("notes", "upstream_attempts") if item.get(key)}
+            calls.append(_Call(build(item, number), beside))
             number += 1
-    return records
+    return calls
 
 
-def _plain(record: ModelCallRecord | Damaged) -> dict[str, object]:
-    if isinstance(record, Damaged):
-        return {"damaged": str(record)}
-    return record.model_dump(mode="json")
+def _plain(call: _Call | Damaged) -> dict[str, object]:
+    if isinstance(call, Damaged):
+        return {"damaged": str(call)}
+    return call.record.model_dump(mode="json") | call.beside
 
 
 def _conversation(
-    store: CaptureStore, rollout: str, records: list[ModelCallRecord | Damaged]
+    store: CaptureStore, rollout: str, calls: list[_Call | Damaged]
 ) -> Generator[str]:
     before: list[Utterance] = []
-    again = superseded_calls(r for r in records if isinstance(r, ModelCallRecord))
-    for record in records:
-        if isinstance(record, Damaged):
-            yield click.style(f"-- damaged line: {record}", fg="red")
+    again = superseded_calls(c.record for c in calls if isinstance(c, _Call))
+    for call in calls:
+        if isinstance(call, Damaged):
+            yield click.style(f"-- damaged line: {call}", fg="red")
             continue
+        record = call.record
         yield _headline(record, again.get(record.call_index))
+        yield from (click.style(f"   {text}", dim=True) for text in _beside(call.beside))
         asked = request_utterances(record.request or {})
         shown = _common(before, asked)
         if shown:
@@ -121,6 +134,27 @@ def _headline(record: ModelCallRecord, tried_again_as: int | None) -> str:
     if tried_again_as is not None:
         line += f" · tried again as call {tried_again_as}"
     return line
+
+
+def _beside(beside: dict[str, object]) -> Generator[str]:
+    """Yield what a reader should know of a call besides what was said."""
+    attempts = [as_object(entry) or {} for entry in as_array(beside.get("upstream_attempts")) or ()]
+    if attempts:
+        yield f"{counted(len(attempts), 'attempt')}: {', '.join(map(_outcome, attempts))}"
+    notes = as_object(beside.get("notes")) or {}
+    if notes:
+        yield f"notes: {', '.join(f'{key}: {_short(value)}' for key, value in notes.items())}"
+
+
+def _outcome(attempt: dict[str, object]) -> str:
+    ms = attempt.get("ms")
+    took = f" after {ms:.0f} ms" if isinstance(ms, int | float) else ""
+    return f"{attempt.get('status', attempt.get('error'))}{took}"
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _LONGEST_NOTE else f"{text[:_LONGEST_NOTE]}…"
 
 
 def _lines(utterance: Utterance) -> Generator[str]:
