@@ -6,14 +6,15 @@ the output is JSON lines again with every pair at most once. Memory holds one li
 
 import contextlib
 import logging
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.files.jsonl import JsonlAppender
+from nemo_gym.files.replace import replacing
 from nemo_gym.rollouts.aggregate import Aggregator
 from nemo_gym.rollouts.lines import (
     Members,
@@ -150,20 +151,15 @@ def _cut_out(path: Path, ranges: Sequence[_Range]) -> None:
     """Replace a file by itself without some ranges, which are in order; durable on return."""
     if not ranges:
         return
-    scratch = path.with_name(f".{path.name}.new")
-    try:
-        with path.open("rb") as old, scratch.open("wb") as new:
-            for offset, length in ranges:
-                _copy(old, new, offset - old.tell())
-                old.seek(offset + length)
-            shutil.copyfileobj(old, new)
-            new.flush()
-            REAL_DISK.sync(new.fileno())
-        REAL_DISK.rename(scratch, path)
-    except BaseException:
-        REAL_DISK.unlink(scratch)
-        raise
-    REAL_DISK.sync_directory(path.parent)
+    with (
+        path.open("rb") as old,
+        replacing(path) as descriptor,
+        os.fdopen(descriptor, "wb", closefd=False) as new,
+    ):
+        for offset, length in ranges:
+            _copy(old, new, offset - old.tell())
+            old.seek(offset + length)
+        shutil.copyfileobj(old, new)
 
 
 def _copy(old: BinaryIO, new: BinaryIO, length: int) -> None:
