@@ -103,6 +103,16 @@ OVERRIDES = {
         "must be a whole number from 0",
         "65535",
     ),
+    "interpreter-that-is-none": (
+        f"++{MCQA}.python=/no/python",
+        f"{MCQA}.python is '/no/python', which is no program",
+        "virtual environment",
+    ),
+    "entrypoint-that-is-not-there": (
+        f"++{MCQA}.entrypoint=main.py",
+        "resources_servers/mcqa has no entrypoint main.py",
+        "main.py, or mend the key 'entrypoint'",
+    ),
     "number-below-its-limit": (
         f"++{MCQA}.max_tries=0",
         f"{MCQA}.max_tries must be a whole number from 1 up, and is 0",

@@ -1,6 +1,7 @@
 """A resolved tree in, the servers of the run out: `NAME: {KIND: {IMPLEMENTATION: settings}}`."""
 
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,13 +81,27 @@ def _server(
         return None
     entrypoint = settings.get("entrypoint", "app.py")
     if isinstance(entrypoint, str) and not (component.folder / entrypoint).is_file():
+        here = (*path, "entrypoint") if "entrypoint" in settings else path
         problems.add(
             f"{kind}/{implementation} has no entrypoint {entrypoint}",
-            where=where,
+            where=f"{layers.origin(here)} ({dotted(here)})",
             mend=f"write {component.folder / entrypoint}, or mend the key 'entrypoint'",
         )
         return None
+    _check_interpreter(settings, path, layers, problems)
     return ServerInstance(name, kind, implementation, component.folder, settings)
+
+
+def _check_interpreter(
+    settings: dict[str, object], path: KeyPath, layers: Layers, problems: Problems
+) -> None:
+    python, here = settings.get("python"), (*path, "python")
+    if isinstance(python, str) and shutil.which(python) is None:
+        problems.add(
+            f"{dotted(here)} is {python!r}, which is no program",
+            where=f"{layers.origin(here)} ({dotted(here)})",
+            mend="give the python of a virtual environment in which this package is installed",
+        )
 
 
 def _definitions(value: object) -> Iterator[tuple[str, str, object]]:

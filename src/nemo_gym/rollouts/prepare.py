@@ -119,14 +119,7 @@ def prepare_run(
     cannot work as things are configured, and why. Raises `UserMistake`.
     """
     check_readable(request.inputs)
-    if not request.output.name or request.output.name == "..":
-        raise OutputUnusable(
-            f"the output {str(request.output)!r} is no name of a file",
-            where="--output",
-            mend="give the path of a file, such as results/x.jsonl",
-        )
-    files = RunFiles(request.output)
-    _refuse_own_files(request, files)
+    files = _files_of(request)
     started = time.perf_counter()
     with contextlib.ExitStack() as held:
         holder = Holder.here(files.output.absolute(), utc_text(time.time()))
@@ -153,7 +146,15 @@ def prepare_run(
         return run
 
 
-def _refuse_own_files(request: RunRequest, files: RunFiles) -> None:
+def _files_of(request: RunRequest) -> RunFiles:
+    """Return the files of the run; raises `OutputUnusable` where they cannot be meant."""
+    if not request.output.name or request.output.name == "..":
+        raise OutputUnusable(
+            f"the output {str(request.output)!r} is no name of a file",
+            where="--output",
+            mend="give the path of a file, such as results/x.jsonl",
+        )
+    files = RunFiles(request.output)
     own = {path.resolve() for path in files.all()}
     for path in request.inputs:
         if path.resolve() in own:
@@ -162,6 +163,7 @@ def _refuse_own_files(request: RunRequest, files: RunFiles) -> None:
                 where=str(path),
                 mend="give another --output",
             )
+    return files
 
 
 def _earlier_run(files: RunFiles, request: RunRequest) -> Manifest | None:

@@ -62,7 +62,10 @@ class ChildProcess:
         return self.settings.log_dir / f"{self.plan.name}.console.log"
 
     async def launch(self) -> None:
-        """Start the process in a session of its own and hand it its specification."""
+        """Start the process in a session of its own and hand it its specification.
+
+        Raises `UserMistake` where the system cannot start it.
+        """
         read_fd, write_fd = os.pipe()
         fds = {name: sock.fileno() for name, sock in self.sockets.items()}
         self._status = asyncio.StreamReader()
@@ -71,18 +74,28 @@ class ChildProcess:
         )
         with state_writable():
             console = self.console_path.open("ab")
-        with console as out:
-            self._process = await asyncio.create_subprocess_exec(
-                self.plan.python or sys.executable,
-                "-m",
-                "nemo_gym.runtime.child",
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=out,
-                pass_fds=(*fds.values(), write_fd),
-                start_new_session=True,
-            )
-        os.close(write_fd)
+        program = self.plan.python or sys.executable
+        try:
+            with console as out:
+                self._process = await asyncio.create_subprocess_exec(
+                    program,
+                    "-m",
+                    "nemo_gym.runtime.child",
+                    stdin=subprocess.PIPE,
+                    stdout=out,
+                    stderr=out,
+                    pass_fds=(*fds.values(), write_fd),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UserMistake(
+                f"the process of {self.plan.name} cannot be started: {error.strerror or error}",
+                where=program,
+                mend="make room for another process; where the server has a `python` of its own, "
+                "see that it is one",
+            ) from error
+        finally:
+            os.close(write_fd)
         await self._say(self._specification(fds, write_fd))
 
     async def loaded(self) -> None:
