@@ -28,6 +28,8 @@ def _is_one_message(ended: Ended, folder: Path) -> None:
     assert ended.code == 2, ended.err
     assert ended.out == ""
     assert ended.err.count("error: ") == 1
+    assert "\n  where: " in ended.err
+    assert "\n  mend:  " in ended.err
     assert "Traceback" not in ended.err
     assert KEY not in ended.err
     assert {path.name for path in folder.iterdir()} <= {"env.yaml", "state"}
@@ -111,6 +113,7 @@ def test_an_unknown_key_is_told_what_was_meant(tmp_path: Path, override: str, sa
         ("++mcqa.resources_servers.mcqa.grading_mode=words", "one of 'letter', "),
         ("++policy_model.responses_api_models.openai_model.max_tries=0", "from 1 up, and is 0"),
         ("++policy_model.responses_api_models.openai_model.max_tries=three", "a whole number"),
+        ("policy_base_url=ftp://h", "does not begin with http:// or https://"),
         ("++observability_enabled=true", "model_call_capture_dir is not set"),
         ("++model_call_capture_dir=captures", "is not absolute"),
     ],

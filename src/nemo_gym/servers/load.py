@@ -49,9 +49,14 @@ def build_server_of(
     """
     config = _checked_config(server_class, instance, run_config)
     note_secrets(client, run_config.secrets)
-    with component_code(instance.name, "built", instance.folder):
-        server = server_class(config=config, server_client=client)
-        app: object = server.setup_webserver()
+    try:
+        with component_code(instance.name, "built", instance.folder):
+            server = server_class(config=config, server_client=client)
+            app: object = server.setup_webserver()
+    except ConfigMistake as mistake:
+        section = f"{instance.name}.{instance.kind}.{instance.implementation}"
+        mistake.where = mistake.where or f"{_origin(section, run_config)} ({section})"
+        raise
     if not isinstance(app, FastAPI):
         raise ConfigMistake(
             f"{server_class.__name__}.setup_webserver returns {type(app).__name__}, not an app",
