@@ -104,7 +104,11 @@ async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
         if look is not None:
             view = history.add(time.monotonic(), look)
     if view is None:
-        raise UserMistake(f"run {run.run_id} does not answer", where=run.head_url)
+        raise UserMistake(
+            f"run {run.run_id} does not answer",
+            where=run.head_url,
+            mend="'gym env status' says how its servers are; 'gym env stop' ends it",
+        )
     if as_json:
         print_json({"run_id": run.run_id, **asdict(view)})
         return

@@ -92,7 +92,11 @@ def read_document(path: Path, name: str) -> Document:
         ) from None
     except OSError as error:
         reason = (error.strerror or type(error).__name__).lower()
-        raise ConfigMistake(f"{name} cannot be read: {reason}", where=name) from None
+        raise ConfigMistake(
+            f"{name} cannot be read: {reason}",
+            where=name,
+            mend="let this user read it, or name another file",
+        ) from None
     return parse_document(text, name)
 
 

@@ -259,7 +259,11 @@ def _explicit_id_of(members: Members, place: str) -> str | None:
         return None
     text = text_of(raw)
     if text is None:
-        raise InvalidRow(f"{ROLLOUT_ID_KEY} is not a string", where=place)
+        raise InvalidRow(
+            f"{ROLLOUT_ID_KEY} is not a string",
+            where=place,
+            mend="write it in quotes, or leave it out",
+        )
     try:
         make_rollout_id(0, 0, 0, text)
     except InvalidRolloutId as error:

@@ -41,7 +41,11 @@ def read_rows(paths: Sequence[Path]) -> Iterator[SourceRow]:
                 number += 1
                 place = f"{path}:{number}"
                 if len(line) == _LONGEST_LINE:
-                    raise InvalidRow("the line is longer than 1 GiB", where=place)
+                    raise InvalidRow(
+                        "the line is longer than 1 GiB",
+                        where=place,
+                        mend="take out of the row what the environment does not need",
+                    )
                 if number == 1:
                     line = line.removeprefix(_BYTE_ORDER_MARK)
                 if data := line.strip():

@@ -89,7 +89,7 @@ class RolloutSink:
         pending = _Pending(kind, line, self._loop.create_future())
         with self._changed:
             if self._closing:
-                raise OutputUnusable("the output is closed", where=str(self._paths[kind]))
+                raise RuntimeError("the output is closed")
             self._waiting.append(pending)
             self._changed.notify()
         await pending.done
