@@ -89,7 +89,11 @@ class RolloutSink:
         pending = _Pending(kind, line, self._loop.create_future())
         with self._changed:
             if self._closing:
-                raise RuntimeError("the output is closed")
+                raise OutputUnusable(
+                    "the output is closed",
+                    where=str(self._paths[kind]),
+                    mend="go on with --resume",
+                )
             self._waiting.append(pending)
             self._changed.notify()
         await pending.done
