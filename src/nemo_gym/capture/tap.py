@@ -255,8 +255,8 @@ class ExchangeTap:
 
     def _keep_passed(self, response: BodyTap) -> None:
         """Keep what has passed since the last time, before the reader reads and forgets it."""
-        if self._passing is not None and self._passing.waiting:
-            response.add(bytes(self._passing.waiting))
+        if self._passing is not None:
+            response.add(self._passing.waiting)
 
     def _read(self, made: bytes, now: float, *, last: bool) -> StreamState:
         """Read what a body message adds: as events where the response is a stream of them."""

@@ -41,12 +41,13 @@ class StreamReader:
         "_edge",
         "_may_wait",
         "_parser",
+        "_room",
         "_signed",
         "_signs",
         "_state",
         "_together",
+        "_waiting",
         "first_data_at",
-        "waiting",
     )
 
     def __init__(self, dialect: Dialect, *, together: int = _TOGETHER) -> None:
@@ -58,8 +59,9 @@ class StreamReader:
         self._state = _OPEN
         self._data_since: float | None = None
         self._together = together
-        self.waiting = bytearray()
-        """Bytes that were taken and not read yet."""
+        self._waiting: list[bytes] = []
+        self._room = together
+        """How many bytes may still be added to those that wait, and one more."""
         self._edge = b""
         self._signed = False
         """Whether the event under way may be one that ends the stream."""
@@ -71,6 +73,11 @@ class StreamReader:
         """Whether all content has come, though the terminal event may not have."""
         self._catch_up()
         return self._assembler.content_complete
+
+    @property
+    def waiting(self) -> bytes:
+        """The bytes that were taken and not read yet."""
+        return b"".join(self._waiting)
 
     def waits(self, chunk: bytes) -> bool:
         """Take the next bytes if they can wait to be read: the stream stays open with them.
@@ -85,12 +92,12 @@ class StreamReader:
         for sign in self._signs:
             if sign in window:
                 return False
-        waiting = self.waiting
-        if len(waiting) + len(chunk) >= self._together:
+        if len(chunk) >= self._room:
             return False
         if edge or chunk[-1:] != b"\n":
             self._edge = _edge_of(window)
-        waiting += chunk
+        self._room -= len(chunk)
+        self._waiting.append(chunk)
         return True
 
     def feed(self, chunk: bytes, now: float) -> StreamState:
@@ -104,9 +111,8 @@ class StreamReader:
         self._edge = _edge_of(window)
         if self._assembler.may_end(window):
             self._signed = True
-        if self.waiting:
-            chunk = bytes(self.waiting) + chunk
-            self.waiting.clear()
+        if self._waiting:
+            chunk = self._taken() + chunk
         self._read(chunk, now)
         self._may_wait = (
             self.first_data_at is not None and self._state is _OPEN and not self._signed
@@ -125,10 +131,14 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Read what waits. None of it is the first data or the end, so no time is needed."""
-        if self.waiting:
-            chunk = bytes(self.waiting)
-            self.waiting.clear()
-            self._read(chunk, 0.0)
+        if self._waiting:
+            self._read(self._taken(), 0.0)
+
+    def _taken(self) -> bytes:
+        chunk = b"".join(self._waiting)
+        self._waiting.clear()
+        self._room = self._together
+        return chunk
 
     def _read(self, chunk: bytes, now: float) -> None:
         assembler, parser = self._assembler, self._parser
