@@ -10,7 +10,7 @@ import click
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.options import example
-from nemo_gym.observability.follow import Follower
+from nemo_gym.observability.follow import Follower, pause_after
 from nemo_gym.records.exchange import Exchange
 from nemo_gym.records.model_call import ModelCallRecord, build
 from nemo_gym.wire.json import loads_object
@@ -18,7 +18,6 @@ from nemo_gym.wire.transcript import response_utterances
 
 __all__ = ["tail"]
 
-_POLL_S = 0.25
 _SHOWN = 60
 
 
@@ -41,9 +40,12 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
     _print(_last(follower.new_lines(), count), raw=raw)
     for path, reason in follower.unreadable.items():
         click.echo(f"{path.name} cannot be read: {reason}", err=True)
+    looked = 0.0
     while follow:
-        time.sleep(_POLL_S)
+        time.sleep(pause_after(looked))
+        began = time.process_time()
         _print(_with_time(follower.new_lines()), raw=raw)
+        looked = time.process_time() - began
 
 
 def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:

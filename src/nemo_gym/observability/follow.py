@@ -10,7 +10,16 @@ from pathlib import Path
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "pause_after"]
+
+_SHORTEST_S = 0.25
+_WAITS = 9
+"""As many times as long as it looks it waits: a tenth of a core, however many files there are."""
+
+
+def pause_after(cpu_s: float) -> float:
+    """Return how long to wait, in seconds, after a look that took `cpu_s` of CPU time."""
+    return max(_SHORTEST_S, _WAITS * cpu_s)
 
 
 class Follower:
