@@ -15,7 +15,13 @@ from nemo_gym.config.overrides import (
 
 _text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _key = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_-]{0,8}\Z")
-_leaf = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | _text
+_leaf = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats(allow_nan=False)
+    | _text
+)
 _value = st.recursive(
     _leaf,
     lambda below: st.lists(below, max_size=3) | st.dictionaries(_text, below, max_size=3),

@@ -38,8 +38,13 @@ from typing import ClassVar, Literal, Optional
 from pydantic import BaseModel, Field
 
 
+class Limits(BaseModel):
+    most: int = Field(default=1, ge=1)
+
+
 class Config(BaseModel):
     entrypoint: str = "app.py"
+    limits: Limits = Limits()
     max_tries: int = Field(default=1, ge=1)
     style: Literal["letter", "word"] = "letter"
     weights: list[int] = []

@@ -8,7 +8,7 @@ import pytest
 from nemo_gym.config.components import builtin_root
 from nemo_gym.config.fields import fields_in_source
 from nemo_gym.config.resolved import ServerInstance
-from nemo_gym.config.typed import Bounds
+from nemo_gym.config.typed import Bounds, Section
 
 HEAD = "from pydantic import BaseModel, ConfigDict, Field\n"
 
@@ -128,6 +128,61 @@ class Server(BaseModel):
 
     assert found in {object, int}
     assert (found is int) == ("LEAST" in line)
+
+
+def test_a_section_of_its_own_has_types_too(tmp_path: Path) -> None:
+    app = """
+from nemo_gym.config_types import ModelServerRef
+
+class Inner(BaseModel):
+    level: int = Field(1, ge=1)
+    deeper: Optional["Inner"] = None
+
+class Ring(BaseModel):
+    a: Ring
+    b: Ring
+
+class Config(BaseModel):
+    inner: Inner
+    maybe: Inner | None = None
+    either: Inner | str = ""
+    many: list[Inner] = []
+    ring: Ring
+    model_server: ModelServerRef
+
+class Server(BaseModel):
+    config: Config
+"""
+    types = fields_in_source(_component(tmp_path, app)).types
+
+    for name in ("inner", "maybe"):
+        section = types[name]
+        assert isinstance(section, Section)
+        assert section.types["level"] == Annotated[int, Bounds(ge=1)]
+    assert (types["either"], types["many"]) == (object, list)
+    assert isinstance(types["ring"], Section)
+    reference = types["model_server"]
+    assert isinstance(reference, Section)
+    assert reference.types == {"type": Literal["responses_api_models"], "name": str}
+
+
+OPEN_SECTIONS = {
+    "a root model": "class Inner(RootModel):\n    root: list[int]\n",
+    "a validator before": (
+        "class Inner(BaseModel):\n    @model_validator(mode='before')\n    def f(cls, v): ...\n"
+    ),
+    "a schema of its own": (
+        "class Inner(BaseModel):\n    def __get_pydantic_core_schema__(cls, s, h): ...\n"
+    ),
+    "no model": "class Inner:\n    a: int\n",
+}
+
+
+@pytest.mark.parametrize("inner", OPEN_SECTIONS.values(), ids=OPEN_SECTIONS)
+def test_a_class_that_may_be_made_of_anything_is_not_judged(tmp_path: Path, inner: str) -> None:
+    app = f"{inner}class C(BaseModel):\n    a: Inner\nclass S:\n    config: C\n"
+
+    assert fields_in_source(_component(tmp_path, app)).types == {"a": object}
 
 
 def test_a_validator_that_comes_after_leaves_the_type_as_it_is(tmp_path: Path) -> None:

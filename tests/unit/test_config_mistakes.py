@@ -103,6 +103,26 @@ OVERRIDES = {
         "must be a whole number from 0",
         "65535",
     ),
+    "section-of-a-wrong-kind": (
+        f"++{MCQA}.limits=5",
+        f"{MCQA}.limits must be a section of keys, and is 5",
+        "a section of keys",
+    ),
+    "wrong-value-in-a-section": (
+        f"++{MCQA}.limits.most=0",
+        f"{MCQA}.limits.most must be a whole number from 1 up, and is 0",
+        "from 1 up",
+    ),
+    "number-beyond-64-bits": (
+        f"++{MCQA}.max_tries=99999999999999999999",
+        "holds a whole number of more than 64 bits",
+        "quote it",
+    ),
+    "number-beyond-64-bits-written-otherwise": (
+        "++model_call_capture_max_body_bytes=1e300",
+        "must be a whole number from 1 up",
+        "from 1 up",
+    ),
     "interpreter-that-is-none": (
         f"++{MCQA}.python=/no/python",
         f"{MCQA}.python is '/no/python', which is no program",

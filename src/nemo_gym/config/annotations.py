@@ -14,9 +14,9 @@ from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 from nemo_gym.config.component_source import Module, Source, name_of
-from nemo_gym.config.typed import Bounds
+from nemo_gym.config.typed import Bounds, Section
 
-__all__ = ["bounded", "type_of"]
+__all__ = ["fields_of_class", "type_of"]
 
 _DEEPEST = 8
 _PLAIN: Mapping[str, Any] = {
@@ -39,6 +39,7 @@ _PLAIN: Mapping[str, Any] = {
     "NonPositiveFloat": Annotated[float, Bounds(le=0)],
 }
 _LIMITS = tuple(each.name for each in fields(Bounds))
+_OWN_WAYS = frozenset({"__get_pydantic_core_schema__", "__get_validators__"})
 _ENUMS = frozenset({"Enum", "IntEnum", StrEnum.__name__})
 _HARMLESS = frozenset({"description", "title", "default", "repr", "examples", *_LIMITS})
 """What `Field(…)` may say in an annotation without changing which values are right."""
@@ -65,10 +66,63 @@ def type_of(node: ast.expr, source: Source, module: Module, depth: int = 0) -> A
             return object
 
 
-def bounded(kind: Any, value: ast.expr | None) -> Any:
+def fields_of_class(
+    cls: ast.ClassDef, source: Source, module: Module, depth: int = 0
+) -> dict[str, object]:
+    """Return the fields of a class and of those it derives from, by name and by alias."""
+    types: dict[str, object] = {}
+    for base, where in source.bases(cls, module):
+        types.update(_fields(base, source, where, depth))
+        changed = set(_changed_before(base))
+        types.update({name: object for name in types if name in changed or "*" in changed})
+    return types
+
+
+def _fields(
+    cls: ast.ClassDef, source: Source, module: Module, depth: int
+) -> Iterator[tuple[str, object]]:
+    for node in cls.body:
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        if node.target.id.startswith("_") or name_of(node.annotation) == "ClassVar":
+            continue
+        kind = _bounded(type_of(node.annotation, source, module, depth), node.value)
+        yield node.target.id, kind
+        for alias in _aliases(node.value):
+            yield alias, kind
+
+
+def _bounded(kind: Any, value: ast.expr | None) -> Any:
     """Return a field's type with the limits that its default, `Field(…, ge=1)`, gives it."""
     limits = _limits(value) if isinstance(value, ast.Call) else None
-    return kind if kind is object or limits is None else Annotated[kind, limits]
+    unlimited = kind is object or isinstance(kind, Section) or limits is None
+    return kind if unlimited else Annotated[kind, limits]
+
+
+def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
+    """Yield the fields whose values a validator may turn into what they should be; `*` for all."""
+    for node in cls.body:
+        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
+            if not isinstance(call, ast.Call):
+                continue
+            said = {
+                k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)
+            }
+            if said.get("mode", "after") == "after" and not said.get("pre"):
+                continue
+            if name_of(call.func) in {"model_validator", "root_validator"}:
+                yield "*"
+            elif name_of(call.func) in {"field_validator", "validator"}:
+                yield from map(name_of, call.args)
+
+
+def _aliases(value: ast.expr | None) -> Iterator[str]:
+    if isinstance(value, ast.Call):
+        for keyword in value.keywords:
+            if keyword.arg in {"alias", "validation_alias"} and isinstance(
+                keyword.value, ast.Constant
+            ):
+                yield str(keyword.value.value)
 
 
 def _named(node: ast.expr, source: Source, module: Module, depth: int) -> Any:
@@ -79,9 +133,11 @@ def _named(node: ast.expr, source: Source, module: Module, depth: int) -> Any:
     if found is None:
         return object
     meaning, where = found
-    if isinstance(meaning, ast.ClassDef):
-        return _members_of(meaning)
-    return type_of(meaning, source, where, depth + 1)
+    if not isinstance(meaning, ast.ClassDef):
+        return type_of(meaning, source, where, depth + 1)
+    if _is_plain_model(meaning, source, where):
+        return Section(fields_of_class(meaning, source, where, depth + _DEEPEST // 2))
+    return _members_of(meaning)
 
 
 def _subscript(name: str, inner: Sequence[ast.expr], below: Any) -> Any:
@@ -96,7 +152,8 @@ def _subscript(name: str, inner: Sequence[ast.expr], below: Any) -> Any:
             return _annotated(below(inner[0]), inner[1:])
         case "list" | "List":
             item = below(inner[0])
-            return list if item is object else GenericAlias(list, (item,))
+            plain = item is object or isinstance(item, Section)
+            return list if plain else GenericAlias(list, (item,))
         case _:
             return _PLAIN.get(name, object)
 
@@ -108,7 +165,7 @@ def _annotated(kind: Any, said: Sequence[ast.expr]) -> Any:
             return object
         if not {keyword.arg for keyword in each.keywords} <= _HARMLESS:
             return object
-        kind = bounded(kind, each)
+        kind = _bounded(kind, each)
     return kind
 
 
@@ -118,6 +175,15 @@ def _limits(call: ast.Call) -> Bounds | None:
     given = {k.arg: _constant(k.value) for k in call.keywords if k.arg in _LIMITS}
     numbers = {k: v for k, v in given.items() if isinstance(v, int | float)}
     return Bounds(**numbers) if numbers else None
+
+
+def _is_plain_model(cls: ast.ClassDef, source: Source, module: Module) -> bool:
+    """Return whether only a section of keys can be a value of `cls`."""
+    classes = [base for base, _ in source.bases(cls, module)]
+    bases = {name_of(base) for each in classes for base in each.bases}
+    methods = {n.name for each in classes for n in each.body if isinstance(n, ast.FunctionDef)}
+    own_way = any("*" in _changed_before(each) for each in classes) or methods & _OWN_WAYS
+    return "BaseModel" in bases and "RootModel" not in bases and not own_way
 
 
 def _members_of(cls: ast.ClassDef) -> Any:
@@ -145,6 +211,9 @@ def _union(kinds: Sequence[Any]) -> Any:
         return object
     if all(kind is None for kind in kinds):
         return None
+    section = next((kind for kind in kinds if isinstance(kind, Section)), None)
+    if section is not None:  # null is the component's to judge
+        return section if set(kinds) <= {section, None} else object
     # None itself has no `|`; a type that comes first has.
     return reduce(or_, sorted(kinds, key=lambda kind: kind is None))
 

@@ -17,7 +17,7 @@ from nemo_gym.config.overrides import Change, Override
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.resolved import KINDS, ServerInstance
 from nemo_gym.config.servers import MISSING
-from nemo_gym.config.typed import WrongType, coerce
+from nemo_gym.config.typed import Section, WrongType, coerce
 
 __all__ = ["FREE_SECTIONS", "KeyCheck"]
 
@@ -76,14 +76,21 @@ class KeyCheck:
         """Note settings of servers that have a wrong type, or that nobody has given yet."""
         for server in self.servers.values():
             types = {**RUNTIME_FIELDS, **self.fields[server.name].types}
+            place = (server.name, server.kind, server.implementation)
             for key, value in server.settings.items():
-                path = (server.name, server.kind, server.implementation, key)
-                if value is None or value == MISSING:
-                    continue  # null is the component's to judge; `???` is reported by itself
-                try:
-                    coerce(value, types.get(key, object))
-                except WrongType:
-                    self.problems.add(**wrong_type(path, value, types[key], self.layers))
+                self._setting((*place, key), value, types.get(key, object))
+
+    def _setting(self, path: KeyPath, value: object, expected: object) -> None:
+        if value is None or value == MISSING:
+            return  # null is the component's to judge; `???` is reported by itself
+        if isinstance(expected, Section) and isinstance(value, dict):
+            for key, below in value.items():
+                self._setting((*path, key), below, expected.types.get(key, object))
+            return
+        try:
+            coerce(value, expected)
+        except WrongType:
+            self.problems.add(**wrong_type(path, value, expected, self.layers))
 
     def _read(self, path: KeyPath) -> bool:
         if path[0] in FREE_SECTIONS or dotted(path) in known_root_keys():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from nemo_gym.config.typed import fits_json
 from nemo_gym.errors import ConfigMistake
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ class _Builder:
             raise self._mistake(
                 "a number that is none", node, "write a number, or quote it"
             ) from None
+        if isinstance(value, int) and not fits_json(value):
+            raise self._mistake("a whole number of more than 64 bits", node, "quote it")
         return value
 
     def _sequence(self, node: yaml.SequenceNode, path: KeyPath) -> list[object]:

@@ -5,11 +5,11 @@ in the entrypoint, those of the classes that one derives from, and what its serv
 """
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from nemo_gym.config.annotations import bounded, type_of
+from nemo_gym.config.annotations import fields_of_class
 from nemo_gym.config.component_source import Module, Source, name_of
 from nemo_gym.config.resolved import ServerInstance
 from nemo_gym.config.typed import Bounds
@@ -86,53 +86,13 @@ def _class_value(cls: ast.ClassDef, key: str) -> frozenset[str] | None:
 
 def _collect(source: Source, cls: ast.ClassDef, module: Module, types: dict[str, object]) -> bool:
     """Add the fields of `cls` and its bases to `types`; return whether any name is accepted."""
+    types.update(fields_of_class(cls, source, module))
     accepts_any = False
     for base, where in source.bases(cls, module):
         accepts_any |= any(_allows_extra(node) for node in ast.walk(base))
         unknown = {name_of(each) for each in base.bases} - _ENDS
         accepts_any |= any(source.find_class(name, where) is None for name in unknown)
-        types.update(_fields(base, source, where))
-        changed = set(_changed_before(base))
-        types.update({name: object for name in types if name in changed or "*" in changed})
     return accepts_any
-
-
-def _fields(cls: ast.ClassDef, source: Source, module: Module) -> Iterator[tuple[str, object]]:
-    for node in cls.body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
-            continue
-        if node.target.id.startswith("_") or name_of(node.annotation) == "ClassVar":
-            continue
-        kind = bounded(type_of(node.annotation, source, module), node.value)
-        yield node.target.id, kind
-        for alias in _aliases(node.value):
-            yield alias, kind
-
-
-def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
-    """Yield the fields whose values a validator may turn into what they should be; `*` for all."""
-    for node in cls.body:
-        for call in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
-            if not isinstance(call, ast.Call):
-                continue
-            said = {
-                k.arg: k.value.value for k in call.keywords if isinstance(k.value, ast.Constant)
-            }
-            if said.get("mode", "after") == "after" and not said.get("pre"):
-                continue
-            if name_of(call.func) in {"model_validator", "root_validator"}:
-                yield "*"
-            elif name_of(call.func) in {"field_validator", "validator"}:
-                yield from map(name_of, call.args)
-
-
-def _aliases(value: ast.expr | None) -> Iterator[str]:
-    if isinstance(value, ast.Call):
-        for keyword in value.keywords:
-            if keyword.arg in {"alias", "validation_alias"} and isinstance(
-                keyword.value, ast.Constant
-            ):
-                yield str(keyword.value.value)
 
 
 def _allows_extra(node: ast.AST) -> bool:

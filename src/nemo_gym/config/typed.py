@@ -7,11 +7,21 @@ are part of its type: `Annotated[int, Bounds(ge=1)]`.
 
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Bounds", "WrongType", "coerce", "describe", "field_types", "with_defaults"]
+__all__ = [
+    "Bounds",
+    "Section",
+    "WrongType",
+    "coerce",
+    "describe",
+    "field_types",
+    "fits_json",
+    "with_defaults",
+]
 
 
 T = TypeVar("T")
@@ -51,11 +61,20 @@ class Bounds:
         return " and ".join(text.format(limit) for text, limit in words if limit is not None)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Section:
+    """A section of keys, as a type: those it knows have types of their own, others any."""
+
+    types: Mapping[str, object]
+
+
 def coerce(value: object, expected: object) -> object:
     """Return `value` as `expected`: a type, union, Literal, list, mapping; raises `WrongType`."""
     origin = get_origin(expected)
     if origin is Annotated:
         return _coerce_bounded(value, expected)
+    if isinstance(expected, Section):
+        return _as_mapping(value)
     if origin in (Union, types.UnionType):
         return _coerce_union(value, get_args(expected))
     if origin is Literal:
@@ -74,6 +93,8 @@ def describe(expected: object) -> str:
     origin = get_origin(expected)
     if origin is Annotated:
         return _describe_bounded(expected)
+    if isinstance(expected, Section):
+        return _NAMES[dict]
     if origin in (Union, types.UnionType):
         return " or ".join(describe(each) for each in get_args(expected))
     if origin is Literal:
@@ -146,17 +167,23 @@ def _as_bool(value: object) -> object:
     raise WrongType(_NAMES[bool])
 
 
+def fits_json(number: int) -> bool:
+    """Return whether a whole number has at most 64 bits, which is what JSON carries everywhere."""
+    return -(1 << 63) <= number < 1 << 64
+
+
 def _as_int(value: object) -> object:
+    number = None
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            pass
-    raise WrongType(_NAMES[int])
+        number = value
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    elif isinstance(value, str):
+        with suppress(ValueError):
+            number = int(value)
+    if number is None or not fits_json(number):
+        raise WrongType(_NAMES[int])
+    return number
 
 
 def _as_float(value: object) -> object:
