@@ -87,8 +87,10 @@ def test_messages_of_a_chat_completion_are_read_in_all_choices() -> None:
         {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
         {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
         {"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]},
+        {"thinking": "hm"},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "hm", "signature": "S"}]},
     ],
-    ids=["parts", "details", "summaries"],
+    ids=["parts", "details", "summaries", "thinking", "blocks"],
 )
 def test_reasoning_in_other_places_is_found(message: dict[str, Any]) -> None:
     assert tool_calls_and_reasoning({"choices": [{"message": message}]}) == ([], "hm")

@@ -193,6 +193,18 @@ def test_thoughts_in_parts_are_thoughts() -> None:
     ]
 
 
+def test_thoughts_beside_the_text_are_thoughts_wherever_a_server_puts_them() -> None:
+    details = [{"type": "reasoning.text", "text": "hm"}]
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "S"}]
+    spelled = ({"reasoning": "hm"}, {"thinking": "hm"}, {"reasoning_details": details})
+
+    for beside in (*spelled, {"thinking_blocks": blocks}):
+        assert response_utterances({"choices": [{"message": {"content": "A"} | beside}]}) == [
+            Utterance("assistant", "reasoning", "hm"),
+            Utterance("assistant", "text", "A"),
+        ]
+
+
 def test_of_an_image_only_the_beginning_is_shown_and_of_a_text_all_of_it() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 9_978}}
     text = {"type": "text", "text": "t" * 9_000}

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable
 
 from nemo_gym.wire.json import as_array, as_object, dumps, is_object, loads_object, text_of
 
-__all__ = ["as_arguments", "tool_calls_and_reasoning"]
+__all__ = ["as_arguments", "reasoning_of_message", "tool_calls_and_reasoning"]
 
 # Responses items that ask the client to act, and the field that says what to do.
 _ACTIONS = {
@@ -49,7 +49,7 @@ def tool_calls_and_reasoning(
     for choice in _objects(response.get("choices")):
         message = as_object(choice.get("message")) or {}
         calls += _calls_of_message(message)
-        reasoning += _reasoning_of_message(message)
+        reasoning += reasoning_of_message(message)
     for block in _objects(response.get("content")):
         if block.get("type") == "tool_use":
             calls.append(_call(block.get("id"), block.get("name"), block.get("input")))
@@ -88,16 +88,20 @@ def _calls_of_message(message: dict[str, object]) -> Generator[dict[str, object]
         yield _call(None, legacy.get("name"), legacy.get("arguments"))
 
 
-def _reasoning_of_message(message: dict[str, object]) -> list[str]:
-    # Servers spell it either way, and some both ways with the same text.
-    for spelling in ("reasoning_content", "reasoning"):
+def reasoning_of_message(message: dict[str, object]) -> list[str]:
+    """Return the pieces of reasoning in a Chat message, wherever its server puts them."""
+    # Servers spell it one way or another, and some two ways with the same text.
+    for spelling in ("reasoning_content", "reasoning", "thinking"):
         text = text_of(message.get(spelling))
         if text:
             return [text]
     parts = [part for part in _objects(message.get("content")) if part.get("type") == "thinking"]
     thoughts = [text for part in parts for text in _texts(_objects(part.get("thinking")), "text")]
     details = _objects(message.get("reasoning_details"))
-    return thoughts or [*_texts(details, "text")] or [*_texts(details, "summary")]
+    blocks = _objects(message.get("thinking_blocks"))
+    for entries, key in ((details, "text"), (details, "summary"), (blocks, "thinking")):
+        thoughts = thoughts or [*_texts(entries, key)]
+    return thoughts
 
 
 def _call(call_id: object, name: object, arguments: object) -> dict[str, object]:

@@ -7,6 +7,7 @@ strings in there (images, encrypted content) only the beginning.
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
+from nemo_gym.wire.content import reasoning_of_message
 from nemo_gym.wire.json import as_array, as_object, dumps, is_array, is_object, text_of
 
 __all__ = ["Utterance", "request_utterances", "response_utterances"]
@@ -75,12 +76,11 @@ def _item(item: dict[str, object], default_role: str) -> Generator[Utterance]:
 
 
 def _message(message: dict[str, object], role: str) -> Generator[Utterance]:
-    for key in ("reasoning_content", "reasoning"):
-        text = text_of(message.get(key))
-        if text:
+    said = [*_content(role, message.get("content"))]
+    if not any(each.kind == "reasoning" for each in said):  # else its parts hold it
+        for text in reasoning_of_message(message):
             yield Utterance(role, "reasoning", text)
-            break
-    yield from _content(role, message.get("content"))
+    yield from said
     refusal = text_of(message.get("refusal"))
     if refusal:
         yield Utterance(role, "refusal", refusal)
