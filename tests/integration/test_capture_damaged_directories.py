@@ -188,3 +188,18 @@ def test_what_a_reader_should_know_besides_is_shown_with_the_call(tmp_path: Path
     assert plain[0]["notes"] == row["notes"]
     assert plain[0]["upstream_attempts"] == row["upstream_attempts"]
     assert "notes" not in plain[2]
+
+
+@pytest.mark.parametrize("verb", ["ls", "show", "verify", "repair"])
+def test_the_example_in_a_commands_help_runs_as_it_is_written(tmp_path: Path, verb: str) -> None:
+    store = CaptureStore(tmp_path / "results" / "model-calls")
+    store.submit(Row(RolloutId("0-0"), "c0", _row(0))).result()
+    store.close()
+    shown = subprocess.run([GYM, "capture", verb, "--help"], capture_output=True, check=True)
+    example = shown.stdout.decode().partition("Example:")[2].split()
+
+    ended = subprocess.run([GYM, *example[1:]], cwd=tmp_path, capture_output=True, check=False)
+
+    assert example[:3] == ["gym", "capture", verb]
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout
