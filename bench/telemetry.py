@@ -2,9 +2,11 @@
 
     python bench/telemetry.py [--calls 1000] [--slices 60] [--rollouts 2000] [--rounds 5]
 
-First the steps themselves, in a loop in this process. Then whole calls and rollouts: off, on and on
-with traces take turns, in short slices and another order each time; a figure is the median over
-slices of the difference to the "off" of the same slice, so that a drifting machine hits all alike.
+First the steps themselves, in a loop in this process. Then calls through a whole model server whose
+provider answers from memory: without sockets little else moves, and a difference of a microsecond
+can be told. Then whole calls and rollouts: off, on and on with traces take turns, in short slices
+and another order each time; a figure is the median over slices of the difference to the "off" of
+the same slice, so that a drifting machine hits all alike.
 A collector in a process of its own takes what is sent; its CPU, the provider's and the load's are
 not counted. Two servers with telemetry off run side by side: what they differ by cannot be told
 apart.
@@ -32,6 +34,7 @@ import psutil
 import uvloop
 
 from nemo_gym.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
+from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.raw import raw_route, send_json
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.servers.stack import new_app
@@ -41,6 +44,7 @@ from nemo_gym.telemetry.providers import start_telemetry
 from nemo_gym.telemetry.tracing import inject, span
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.directory import Directory
+from nemo_gym.transport.fake import FakeReply
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.transport.server_client import ServerClient
 
@@ -80,6 +84,30 @@ SCOPE: dict[str, Any] = {
     "client": ("bench", 2),
 }
 ROWS = 20
+SHORT_SLICE = 1600
+
+
+class AnswersAtOnce:
+    """Stands for the connections to a provider."""
+
+    open = True
+
+    def __init__(self) -> None:
+        message = {"role": "assistant", "content": TEXT}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 500, "completion_tokens": 300, "total_tokens": 800}
+        usage |= {"prompt_tokens_details": {"cached_tokens": 100}}
+        made = {"id": "c", "object": "chat.completion", "created": 1, "model": "other"}
+        self.body = json.dumps({**made, "choices": [choice], "usage": usage}).encode()
+        length = str(len(self.body)).encode()
+        self.headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+
+    async def send(self, _call: Call) -> FakeReply:
+        await asyncio.sleep(0)
+        return FakeReply(200, self.headers, [self.body])
+
+    async def aclose(self) -> None:
+        """Have nothing to close."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +157,7 @@ def collect() -> None:
 async def serve(settings: Mapping[str, object], provider: str) -> None:
     """Be a model server with telemetry as `settings` say."""
     start_telemetry(settings, service_name="nemo_gym.server", instance="bench")
-    config = OpenAIModelConfig(
-        name="policy_model", openai_base_url=provider, openai_api_key="k", openai_model="other"
-    )
-    model = OpenAIModel(config=config, server_client=ServerClient(Directory(), {}))
+    model = model_server(provider)
     sock = bind_socket("127.0.0.1", 0)
     server = AppServer(model.setup_webserver(), sock, "policy_model")
     async with observe_event_loop("server"):
@@ -228,6 +253,35 @@ def trace_a_rollout() -> None:
     headers: list[tuple[bytes, bytes]] = []
     with span("gym.rollout", root=True):
         inject(headers)
+
+
+def model_server(provider: str) -> OpenAIModel:
+    config = OpenAIModelConfig(
+        name="policy_model", openai_base_url=provider, openai_api_key="k", openai_model="other"
+    )
+    return OpenAIModel(config=config, server_client=ServerClient(Directory(), {}))
+
+
+async def through_a_server(slices: int) -> dict[str, list[float]]:
+    """Return CPU in µs of a call through a model server without sockets, by mode and slice."""
+    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    app = new_app("bench", lambda inner: inner, lambda _path, exc: (500, {"error": str(exc)}))
+    forwarder = Forwarder(
+        model_server("http://127.0.0.1:9").provider(), transports=[AnswersAtOnce()]
+    )
+    for route in forwarder.routes():
+        raw_route(app, route.path, route.app, route.methods)
+    shuffle = random.Random(1).sample  # noqa: S311 - the same order each time
+    with started(sys.executable, __file__, "--collect") as collector:
+        for _ in range(slices):
+            for mode in shuffle(list(MODES), len(MODES)):
+                settings = with_collector(MODES[mode], collector.origin)
+                handle = start_telemetry(settings, service_name="bench", instance="bench")
+                async with observe_event_loop("bench"):
+                    await call_app(app, SHORT_SLICE // 5)
+                    found[mode].append(await call_app(app, SHORT_SLICE))
+                handle.shutdown()
+    return found
 
 
 def report_steps(found: Mapping[str, Mapping[str, float]]) -> None:
@@ -354,10 +408,13 @@ def main() -> None:
 
 def compare(given: argparse.Namespace) -> None:
     parts: list[tuple[str, Callable[[], dict[str, list[float]]]]] = []
-    if given.calls:
+    if given.slices:
+        title = "A model call through its server, 2 KB, no sockets: CPU of the event loop"
+        parts.append((title, lambda: asyncio.run(through_a_server(given.slices))))
+    if given.calls and given.slices:
         title = "A forwarded model call, 2 KB: CPU of the model server"
         parts.append((title, lambda: request_costs(given.calls, given.slices)))
-    if given.rollouts:
+    if given.rollouts and given.rounds:
         title = "A rollout of mcqa, one cell: CPU of the whole run"
         parts.append((title, lambda: rollout_costs(given.rollouts, given.rounds)))
     logging.disable()  # no collector is there for the steps, and that is no news

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.servers.forward_usage import TokenCounts, UsageReader, quick_counts
 from nemo_gym.wire.dialects import DialectName
-from nemo_gym.wire.usage import token_stats
+from nemo_gym.wire.usage import cache_signal, token_stats
 from support.provider_bodies import Answer, events_of, json_of
 
 ANSWER = Answer(text='said "usage": 3', tokens_in=120, tokens_out=7, cached=20)
@@ -60,18 +60,37 @@ def test_a_compressed_body_is_unpacked(dialect: DialectName) -> None:
 
 
 counts_of_tokens = st.none() | st.integers(-1, 99) | st.booleans() | st.just(1.5)
-usages = st.dictionaries(
+details = st.dictionaries(
     st.sampled_from(
         [
-            "prompt_tokens",
-            "completion_tokens",
-            "input_tokens",
-            "output_tokens",
-            "cache_read_input_tokens",
+            "cached_tokens",
+            "cache_read_tokens",
+            "cache_creation_tokens",
+            "cache_write_tokens",
             "cache_creation_input_tokens",
+            "reasoning_tokens",
+            "audio_tokens",
         ]
     ),
     counts_of_tokens,
+)
+usages = st.fixed_dictionaries(
+    {},
+    optional={
+        "prompt_tokens": counts_of_tokens,
+        "completion_tokens": counts_of_tokens,
+        "input_tokens": counts_of_tokens,
+        "output_tokens": counts_of_tokens,
+        "cache_read_input_tokens": counts_of_tokens,
+        "cache_creation_input_tokens": counts_of_tokens,
+        "prompt_cache_hit_tokens": counts_of_tokens,
+        "cached_tokens": counts_of_tokens,
+        "reasoning_tokens": counts_of_tokens,
+        "input_tokens_details": details | counts_of_tokens,
+        "prompt_tokens_details": details,
+        "output_tokens_details": details | st.just("none"),
+        "completion_tokens_details": details,
+    },
 )
 
 
@@ -79,8 +98,15 @@ usages = st.dictionaries(
 def test_the_quick_way_finds_what_the_thorough_one_finds(
     dialect: DialectName, usage: dict[str, object]
 ) -> None:
-    counts = quick_counts(json.dumps({"usage": usage}).encode(), dialect)
+    body = json.dumps({"usage": usage}).encode()
+    counts, sizes = (quick_counts(body, dialect, parts=parts) for parts in (True, False))
 
     expected = token_stats(usage, dialect)
-    found = (None, None) if counts is None else (counts.tokens_in, counts.tokens_out)
-    assert found == (expected.tokens_in, expected.tokens_out)
+    assert (counts or TokenCounts(None, None)) == TokenCounts(
+        expected.tokens_in,
+        expected.tokens_out,
+        cache_signal(usage)[1],
+        expected.cache_creation_tokens,
+        expected.tokens_reasoning,
+    )
+    assert (sizes or (None, None))[:2] == (expected.tokens_in, expected.tokens_out)

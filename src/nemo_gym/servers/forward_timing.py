@@ -86,10 +86,8 @@ class CallTiming:
         whole, reader = self._whole, self._reader
         if whole is not None:
             # Without metrics and traces nobody asks for more than the two sums.
-            if exporting() is None and tracer() is None:
-                return quick_counts(whole, self._dialect)
-            reader = UsageReader(self._dialect, stream=False)
-            reader.feed(whole)
+            asked = exporting() is not None or tracer() is not None
+            return quick_counts(whole, self._dialect, parts=asked)
         return None if reader is None else reader.counts()
 
 

@@ -27,7 +27,11 @@ class RequestCounts:
 
     def count_response(self, status: int) -> None:
         """Count one response by its HTTP status; only the serving loop calls this."""
-        self.responses[status] = self.responses.get(status, 0) + 1
+        responses = self.responses
+        if status in responses:
+            responses[status] += 1
+        else:
+            responses[status] = 1
 
     def count_cancellation(self, route: str, response_started: bool) -> None:
         """Count one disconnect; `route` is a registered template or the unmatched sentinel."""

@@ -8,11 +8,11 @@ from time import perf_counter
 
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import live_counts
+from nemo_gym.telemetry.recorded import OPERATION
 from nemo_gym.telemetry.tracing import Span, begin_span
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started"]
 
-_OPERATION = "chat"
 # A model name may come from a client; a longer one is no name.
 _LONGEST_NAME = 100
 _STATUSES = {
@@ -45,10 +45,10 @@ class ModelCall:
         self._error: str | None = None
         self._waiting = stream
         self._span: Span | None = begin_span(
-            f"{_OPERATION} {self._model}",
+            f"{OPERATION} {self._model}",
             kind="client",
             attributes={
-                "gen_ai.operation.name": _OPERATION,
+                "gen_ai.operation.name": OPERATION,
                 "gen_ai.provider.name": provider,
                 "gen_ai.request.model": self._model,
             },
@@ -85,7 +85,7 @@ class ModelCall:
         active = exporting()
         if active is not None:
             active.recorded.model_first_chunk.record(
-                waited_s, _OPERATION, self._provider, self._model
+                waited_s, OPERATION, self._provider, self._model
             )
         if self._span is not None:
             self._span.set("gen_ai.response.time_to_first_chunk", waited_s)
@@ -144,7 +144,7 @@ class ModelCall:
         active = exporting()
         if active is not None:
             recorded = active.recorded
-            recorded.model_duration.record(took_s, _OPERATION, self._provider, self._model, error)
+            recorded.model_duration.record(took_s, OPERATION, self._provider, self._model, error)
             if error is not None:
                 recorded.model_errors.add(1, self._provider, self._model, error)
         if self._span is not None:
@@ -189,12 +189,11 @@ def count_tokens(
     if active is None:
         return
     model = model[:_LONGEST_NAME]
-    recorded = active.recorded
-    kinds = {"input": tokens_in, "output": tokens_out}
-    for kind, count in kinds.items():
-        if count is not None:
-            recorded.model_token_usage.record(count, _OPERATION, provider, model, kind)
-    parts = {"cache_read": cache_read, "cache_creation": cache_creation, "reasoning": reasoning}
-    for kind, count in (kinds | parts).items():
-        if count is not None:
-            recorded.model_tokens.add(count, provider, model, kind)
+    tokens = active.recorded.tokens_of(provider, model)
+    tokens.used(tokens_in, tokens_out)
+    if cache_read is not None:
+        tokens.count("cache_read", cache_read)
+    if cache_creation is not None:
+        tokens.count("cache_creation", cache_creation)
+    if reasoning is not None:
+        tokens.count("reasoning", reasoning)

@@ -5,16 +5,26 @@ come from configuration and fixed lists; never a rollout id, a path or a text of
 """
 
 from nemo_gym.telemetry.names import DRIVER_DURATION_BOUNDARIES_MS
-from nemo_gym.telemetry.series import CounterSeries, HistogramSeries
+from nemo_gym.telemetry.series import (
+    CounterSeries,
+    HistogramSeries,
+    PlainCounter,
+    PlainHistogram,
+)
 
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
     "COMMIT_ROWS_BOUNDARIES",
     "LIVE_DURATION_BOUNDARIES_S",
+    "OPERATION",
     "OPERATION_DURATION_BOUNDARIES_S",
     "TOKEN_BOUNDARIES",
     "Recorded",
+    "TokensOfModel",
 ]
+
+OPERATION = "chat"
+"""`gen_ai.operation.name` of every call to a provider."""
 
 OPERATION_DURATION_BOUNDARIES_S: tuple[float, ...] = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
@@ -38,10 +48,46 @@ _MODEL = "gen_ai.request.model"
 _ERROR = "error.type"
 
 
+class TokensOfModel:
+    """Tokens of one model by kind: what is counted on is looked up once a kind."""
+
+    __slots__ = ("_input", "_names", "_output", "_parts", "_recorded")
+
+    def __init__(self, recorded: "Recorded", provider: str, model: str) -> None:
+        self._recorded = recorded
+        self._names = (provider, model)
+        self._input: tuple[PlainHistogram, PlainCounter] | None = None
+        self._output: tuple[PlainHistogram, PlainCounter] | None = None
+        self._parts: dict[str, PlainCounter] = {}
+
+    def used(self, tokens_in: int | None, tokens_out: int | None) -> None:
+        """Count what one call used, and record how much that was; None: not known."""
+        if tokens_in is not None:
+            usage, total = self._input = self._input or self._bound("input")
+            usage.record(tokens_in)
+            total.count += tokens_in
+        if tokens_out is not None:
+            usage, total = self._output = self._output or self._bound("output")
+            usage.record(tokens_out)
+            total.count += tokens_out
+
+    def count(self, kind: str, count: int) -> None:
+        """Count tokens that are a part of the input or the output."""
+        total = self._parts.get(kind)
+        if total is None:
+            total = self._parts[kind] = self._recorded.model_tokens.of(*self._names, kind)
+        total.count += count
+
+    def _bound(self, kind: str) -> tuple[PlainHistogram, PlainCounter]:
+        usage = self._recorded.model_token_usage.of(OPERATION, *self._names, kind)
+        return usage, self._recorded.model_tokens.of(*self._names, kind)
+
+
 class Recorded:
     """The plain numbers of one process, by instrument."""
 
     def __init__(self) -> None:
+        self._tokens_of: dict[tuple[str, str], TokensOfModel] = {}
         self._make_model_series()
         self._make_capture_series()
         self._make_rollout_series()
@@ -96,6 +142,16 @@ class Recorded:
         self.connection_wait = HistogramSeries(
             "gym.http.client.connection_wait_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
         )
+
+    def tokens_of(self, provider: str, model: str) -> TokensOfModel:
+        """Return what the tokens of one model are counted on."""
+        found = self._tokens_of.get((provider, model))
+        if found is None:
+            found = TokensOfModel(self, provider, model)
+            # Names may come from clients: series beyond their limit share one, these are not kept.
+            if len(self._tokens_of) < self.model_tokens.described.limit:
+                self._tokens_of[provider, model] = found
+        return found
 
     def histograms(self) -> list[HistogramSeries]:
         """Return every histogram, in a stable order."""

@@ -14,6 +14,7 @@ __all__ = [
     "Described",
     "HistogramReading",
     "HistogramSeries",
+    "PlainCounter",
     "PlainHistogram",
 ]
 
@@ -119,10 +120,15 @@ class HistogramSeries:
 
     def record(self, reading: float, *values: str | None) -> None:
         """Add one reading under these attribute values."""
+        self.of(*values).record(reading)
+
+    def of(self, *values: str | None) -> PlainHistogram:
+        """Return what holds the readings under these attribute values, to be kept and recorded on.
+
+        It is admitted by this, and counts in the limit, read or not.
+        """
         found = self._series.get(values)
-        if found is None:
-            found = self._admit(values)
-        found.record(reading)
+        return self._admit(values) if found is None else found
 
     def read(self) -> list[tuple[dict[str, str], HistogramReading]]:
         """Return attributes and contents of every series, in a stable order."""
@@ -135,23 +141,36 @@ class HistogramSeries:
         return self._series.setdefault(values, PlainHistogram(self._bounds))
 
 
+class PlainCounter:
+    """A number that grows: `count += n` on it."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class CounterSeries:
-    """One counter instrument: a plain number per distinct attribute values."""
+    """One counter instrument: a plain counter per distinct attribute values."""
 
     def __init__(self, name: str, unit: str, keys: tuple[str, ...] = ()) -> None:
         self.described = Described(name, unit, keys)
-        self._series: dict[Values, int] = {}
+        self._series: dict[Values, PlainCounter] = {}
 
     def add(self, count: int, *values: str | None) -> None:
         """Add `count` under these attribute values."""
-        series = self._series
-        if values not in series:
-            if len(series) >= self.described.limit:
+        self.of(*values).count += count
+
+    def of(self, *values: str | None) -> PlainCounter:
+        """Return what counts under these attribute values, to be kept and counted on."""
+        found = self._series.get(values)
+        if found is None:
+            if len(self._series) >= self.described.limit:
                 values = (OTHER,) * len(values)
-            series.setdefault(values, 0)
-        series[values] += count
+            found = self._series.setdefault(values, PlainCounter())
+        return found
 
     def read(self) -> list[tuple[dict[str, str], int]]:
         """Return attributes and count of every series, in a stable order."""
         series = self._series.copy()
-        return [(self.described.attributes(values), count) for values, count in series.items()]
+        return [(self.described.attributes(values), held.count) for values, held in series.items()]
