@@ -57,12 +57,12 @@ class Server(BaseModel):
     config: Config
 """
 MODEL_APP = """\
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Config(BaseModel):
     model_config = ConfigDict(extra="allow")
-    base_url: str
+    base_url: str = Field(pattern="^https?://", description="a URL")
 
 
 class Server(BaseModel):

@@ -8,7 +8,7 @@ import pytest
 from nemo_gym.config.components import builtin_root
 from nemo_gym.config.fields import fields_in_source
 from nemo_gym.config.resolved import ServerInstance
-from nemo_gym.config.typed import Bounds, Section
+from nemo_gym.config.typed import Bounds, Pattern, Section
 
 HEAD = "from pydantic import BaseModel, ConfigDict, Field\n"
 
@@ -57,6 +57,7 @@ def test_limits_and_fixed_lists_are_part_of_the_type(tmp_path: Path) -> None:
     )
     app = """
 from modes import Kind, Level, Mode as Way
+URL = Annotated[str, Field(pattern="^https?:", description="a URL")]
 
 class Config(BaseModel):
     a: int = Field(default=1, ge=1)
@@ -69,11 +70,15 @@ class Config(BaseModel):
     h: PositiveInt = 1
     i: Union[int, Literal["auto"]] = Field("auto", lt=9)
     j: typing.Literal[1, 2] = 1
+    k: URL | list[URL]
+    l: str = Field("", pattern="^a")
+    m: str = Field("", pattern="(")
 
 class Server(BaseModel):
     config: Config
 """
     found = fields_in_source(_component(tmp_path, app))
+    url = Annotated[str, Pattern("^https?:", "a URL")]
 
     assert found.types == {
         "a": Annotated[int, Bounds(ge=1)],
@@ -86,6 +91,9 @@ class Server(BaseModel):
         "h": Annotated[int, Bounds(gt=0)],
         "i": Annotated[int | Literal["auto"], Bounds(lt=9)],
         "j": Literal[1, 2],
+        "k": url | list[url],
+        "l": Annotated[str, Pattern("^a", "text like ^a")],
+        "m": str,
     }
 
 

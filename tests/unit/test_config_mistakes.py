@@ -123,6 +123,16 @@ OVERRIDES = {
         "must be a whole number from 1 up",
         "from 1 up",
     ),
+    "text-of-a-wrong-shape-told-where-a-reference-leads": (
+        "policy_base_url=ftp://h",
+        "some_model.base_url must be a URL, and is 'ftp://h'",
+        "give policy_base_url a URL",
+    ),
+    "text-of-a-wrong-shape-with-a-secret": (
+        "policy_base_url=ftp://user:passphrase@h",
+        "some_model.base_url must be a URL, and is a value",
+        "give policy_base_url a URL",
+    ),
     "interpreter-that-is-none": (
         f"++{MCQA}.python=/no/python",
         f"{MCQA}.python is '/no/python', which is no program",

@@ -8,7 +8,7 @@ import pytest
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT
 from nemo_gym.config.check_root import known_root_keys
 from nemo_gym.config.schema import RootSettings, root_settings
-from nemo_gym.config.typed import Bounds, WrongType, coerce, describe
+from nemo_gym.config.typed import Bounds, Pattern, WrongType, coerce, describe
 
 GOOD = [
     (True, bool, True),
@@ -26,6 +26,7 @@ GOOD = [
     ("grpc", Literal["http", "grpc"], "grpc"),
     (None, Literal["a", None], None),
     (["1", 2], list[int], [1, 2]),
+    ("yes", Annotated[str, Pattern("^y", "a text with y")], "yes"),
     (1, Annotated[int, Bounds(ge=1)], 1),
     ("0.5", Annotated[float, Bounds(gt=0, lt=1)], 0.5),
     (None, Annotated[int | None, Bounds(ge=1)], None),
@@ -47,6 +48,9 @@ BAD = [
     (1, str | None, "text or null"),
     ("smtp", Literal["http", "grpc"], "one of 'http', 'grpc'"),
     (1, Literal[True], "one of True"),
+    ("x", Annotated[str, Pattern("^y", "a text with y")], "a text with y"),
+    (["x"], list[Annotated[str, Pattern("^y", "a y")]], "a list (a y each)"),
+    (1, Annotated[str, Pattern("^y", "a text with y")], "a text with y"),
     ("x", list, "a list"),
     (["x", "1"], list[int], "a list (a whole number each)"),
     (0, Annotated[int, Bounds(ge=1)], "a whole number from 1 up"),

@@ -5,6 +5,7 @@ known: plain types and their unions and lists, `Literal`, enumerations, and limi
 """
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import StrEnum
@@ -14,7 +15,7 @@ from types import GenericAlias
 from typing import Annotated, Any, Literal
 
 from nemo_gym.config.component_source import Module, Source, name_of
-from nemo_gym.config.typed import Bounds, Section
+from nemo_gym.config.typed import Bounds, Pattern, Section
 
 __all__ = ["fields_of_class", "type_of"]
 
@@ -41,7 +42,7 @@ _PLAIN: Mapping[str, Any] = {
 _LIMITS = tuple(each.name for each in fields(Bounds))
 _OWN_WAYS = frozenset({"__get_pydantic_core_schema__", "__get_validators__"})
 _ENUMS = frozenset({"Enum", "IntEnum", StrEnum.__name__})
-_HARMLESS = frozenset({"description", "title", "default", "repr", "examples", *_LIMITS})
+_HARMLESS = frozenset({"description", "title", "default", "repr", "examples", "pattern", *_LIMITS})
 """What `Field(…)` may say in an annotation without changing which values are right."""
 
 
@@ -94,9 +95,11 @@ def _fields(
 
 def _bounded(kind: Any, value: ast.expr | None) -> Any:
     """Return a field's type with the limits that its default, `Field(…, ge=1)`, gives it."""
-    limits = _limits(value) if isinstance(value, ast.Call) else None
-    unlimited = kind is object or isinstance(kind, Section) or limits is None
-    return kind if unlimited else Annotated[kind, limits]
+    if kind is object or isinstance(kind, Section) or not isinstance(value, ast.Call):
+        return kind
+    for limit in (_bounds(value), _pattern(value)):
+        kind = kind if limit is None else Annotated[kind, limit]
+    return kind
 
 
 def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
@@ -169,7 +172,19 @@ def _annotated(kind: Any, said: Sequence[ast.expr]) -> Any:
     return kind
 
 
-def _limits(call: ast.Call) -> Bounds | None:
+def _pattern(call: ast.Call) -> Pattern | None:
+    said = {k.arg: _constant(k.value) for k in call.keywords}
+    regex, words = said.get("pattern"), said.get("description")
+    if name_of(call.func) != "Field" or not isinstance(regex, str):
+        return None
+    try:
+        re.compile(regex)
+    except re.error:  # pydantic's regular expressions are not quite Python's
+        return None
+    return Pattern(regex, words if isinstance(words, str) else f"text like {regex}")
+
+
+def _bounds(call: ast.Call) -> Bounds | None:
     if name_of(call.func) != "Field":
         return None
     given = {k.arg: _constant(k.value) for k in call.keywords if k.arg in _LIMITS}

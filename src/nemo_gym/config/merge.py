@@ -3,12 +3,15 @@
 Mappings are merged key by key; anything else (a list too) replaces what was there.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nemo_gym.config.document import Document, KeyPath
 
 __all__ = ["Layers", "copy_of"]
+
+_LONE_REFERENCE = re.compile(r"\$\{(\w[\w.]*)\}")
 
 
 @dataclass(slots=True)
@@ -62,6 +65,17 @@ class Layers:
                 return self.origins[path]
             path = path[:-1]
         return None
+
+    def source(self, path: KeyPath) -> KeyPath:
+        """Return the key whose own value `path` has: where `${key}` leads that is all of it."""
+        seen = set()
+        while path not in seen:
+            seen.add(path)
+            _, value = self.get(path)
+            lone = _LONE_REFERENCE.fullmatch(value) if isinstance(value, str) else None
+            target = tuple(lone[1].split(".")) if lone else ()
+            path = target if target and self.get(target)[0] else path
+        return path
 
     def _merge(
         self, base: dict[str, object], over: Mapping[str, object], path: KeyPath, source: Document

@@ -2,9 +2,10 @@
 
 Lenient where YAML and the environment are: `"8000"` is a whole number, `"true"` a boolean. Strict
 where a slip would pass unseen: a number is not text, a boolean is not a number. A number's limits
-are part of its type: `Annotated[int, Bounds(ge=1)]`.
+are part of its type: `Annotated[int, Bounds(ge=1)]`. So is what a text must look like.
 """
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 __all__ = [
     "Bounds",
+    "Pattern",
     "Section",
     "WrongType",
     "coerce",
@@ -40,13 +42,15 @@ class Bounds:
     le: float | None = None
     lt: float | None = None
 
-    def allow(self, number: float) -> bool:
-        """Return whether a number lies within; what is no number does not."""
+    def allow(self, value: object) -> bool:
+        """Return whether a number lies within; `nan` does not, and what is none is no matter."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return True
         return (
-            (self.ge is None or number >= self.ge)
-            and (self.gt is None or number > self.gt)
-            and (self.le is None or number <= self.le)
-            and (self.lt is None or number < self.lt)
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+            and (self.lt is None or value < self.lt)
         )
 
     def __str__(self) -> str:
@@ -59,6 +63,19 @@ class Bounds:
             ("below {:g}", self.lt),
         )
         return " and ".join(text.format(limit) for text, limit in words if limit is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a text must look like."""
+
+    regex: str
+    words: str
+    """The same for people: `an http:// or https:// URL`."""
+
+    def allow(self, value: object) -> bool:
+        """Return whether a text looks so; what is none is no matter."""
+        return not isinstance(value, str) or re.search(self.regex, value) is not None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -133,9 +150,7 @@ def with_defaults(cls: type[T], values: object) -> T:
 def _coerce_bounded(value: object, expected: object) -> object:
     inner, *said = get_args(expected)
     found = coerce(value, inner)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return found
-    if all(each.allow(found) for each in said if isinstance(each, Bounds)):
+    if all(each.allow(found) for each in said if isinstance(each, Bounds | Pattern)):
         return found
     raise WrongType(describe(expected))
 
@@ -143,6 +158,9 @@ def _coerce_bounded(value: object, expected: object) -> object:
 def _describe_bounded(expected: object) -> str:
     """Return a type with its limits in words; those of a number that may be null stand before."""
     inner, *limits = get_args(expected)
+    words = [each.words for each in limits if isinstance(each, Pattern)]
+    if words:
+        return " and ".join(words)
     within = " and ".join(str(each) for each in limits if isinstance(each, Bounds))
     first, null, rest = describe(inner).partition(" or null")
     return f"{first} {within}".rstrip() + null + rest

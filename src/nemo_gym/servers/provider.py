@@ -5,6 +5,7 @@ Plain values, made from the settings of a model server; the forwarder reads them
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import orjson
 from pydantic import Field
@@ -19,7 +20,12 @@ from nemo_gym.transport.http import Limits
 from nemo_gym.transport.retry import RetryRule
 from nemo_gym.wire.dialects import DialectName
 
-__all__ = ["MODEL_TYPES_BY_DIALECT", "Key", "Provider", "ProviderConfig"]
+__all__ = ["MODEL_TYPES_BY_DIALECT", "BaseURL", "Key", "Provider", "ProviderConfig"]
+
+BaseURL = Annotated[
+    str, Field(pattern=r"^\s*(?i:https?)://[^\s/?#]", description="an http:// or https:// URL")
+]
+"""Where a provider is; what else is wrong with one is told when its server is built."""
 
 MODEL_TYPES_BY_DIALECT: Mapping[DialectName, tuple[str, ...]] = {
     "responses": ("openai_model", "vllm_model", "local_model"),

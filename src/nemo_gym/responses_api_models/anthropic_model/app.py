@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
-from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.servers.provider import BaseURL, Key, Provider, ProviderConfig
 from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["AnthropicModel", "AnthropicModelConfig"]
@@ -14,7 +14,7 @@ __all__ = ["AnthropicModel", "AnthropicModelConfig"]
 class AnthropicModelConfig(ProviderConfig):
     """Settings of an `anthropic_model`."""
 
-    anthropic_base_url: str | list[str]
+    anthropic_base_url: BaseURL | list[BaseURL]
     """URL of the provider, with or without `/v1`; several are replicas."""
     anthropic_api_key: str | None = Field(default=None, repr=False)
     """Sent as `x-api-key`. None: the credentials that clients send are passed on."""

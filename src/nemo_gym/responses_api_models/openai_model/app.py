@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
-from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.servers.provider import BaseURL, Key, Provider, ProviderConfig
 from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["OpenAIModel", "OpenAIModelConfig"]
@@ -14,7 +14,7 @@ __all__ = ["OpenAIModel", "OpenAIModelConfig"]
 class OpenAIModelConfig(ProviderConfig):
     """Settings of an `openai_model`."""
 
-    openai_base_url: str | list[str]
+    openai_base_url: BaseURL | list[BaseURL]
     """URL of the provider, with or without `/v1`; several are replicas."""
     openai_api_key: str | None = Field(default=None, repr=False)
     """None: the credentials that clients send are passed on."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from nemo_gym.servers.forward_server import ForwardingModel
-from nemo_gym.servers.provider import Key, Provider, ProviderConfig
+from nemo_gym.servers.provider import BaseURL, Key, Provider, ProviderConfig
 from nemo_gym.wire.dialects import DialectName
 
 __all__ = ["VLLMModel", "VLLMModelConfig"]
@@ -14,7 +14,7 @@ __all__ = ["VLLMModel", "VLLMModelConfig"]
 class VLLMModelConfig(ProviderConfig):
     """Settings of a `vllm_model`."""
 
-    base_url: str | list[str]
+    base_url: BaseURL | list[BaseURL]
     """URL of the server, with or without `/v1`; several are replicas."""
     api_key: str | None = Field(default=None, repr=False)
     """What `vllm serve --api-key` was given. None: what clients send is passed on."""
