@@ -52,7 +52,7 @@ def test_limits_and_fixed_lists_are_part_of_the_type(tmp_path: Path) -> None:
     (tmp_path / "resources_servers" / "x").mkdir(parents=True)
     (tmp_path / "resources_servers" / "x" / "modes.py").write_text(
         "from enum import Enum\nfrom typing import Literal\nMode = Literal['a', 'b']\n"
-        "class Kind(Enum):\n    ONE = 'one'\n    TWO = 'two'\n"
+        "class Kind(Enum):\n    _ignore_ = []\n    ONE = 'one'\n    TWO: str = 'two'\n"
         "class Level(int, Enum):\n    LOW = 1\n"
     )
     app = """
@@ -108,6 +108,8 @@ UNKNOWN = {
     "alias-of-itself": "a: Ring",
     "validator-before": "a: int\n    @field_validator('a', mode='before')\n    def b(cls, v): ...",
     "validator-of-old": "a: int\n    @validator('a', pre=True)\n    def b(cls, v): ...",
+    "numbers-as-text": "a: int\n    model_config = ConfigDict(coerce_numbers_to_str=True)",
+    "numbers-as-text-in-a-dict": "a: int\n    model_config = {'coerce_numbers_to_str': True}",
     "model-validator": "a: int\n    @model_validator(mode='before')\n    def b(cls, v): ...",
 }
 

@@ -104,6 +104,8 @@ def _bounded(kind: Any, value: ast.expr | None) -> Any:
 
 def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
     """Yield the fields whose values a validator may turn into what they should be; `*` for all."""
+    if any(_says(node, "coerce_numbers_to_str") for node in ast.walk(cls)):
+        yield "*"
     for node in cls.body:
         for call in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
             if not isinstance(call, ast.Call):
@@ -117,6 +119,17 @@ def _changed_before(cls: ast.ClassDef) -> Iterator[str]:
                 yield "*"
             elif name_of(call.func) in {"field_validator", "validator"}:
                 yield from map(name_of, call.args)
+
+
+def _says(node: ast.AST, setting: str) -> bool:
+    """Return whether a node sets something of a class's `model_config`."""
+    match node:
+        case ast.keyword(arg=name):
+            return name == setting
+        case ast.Dict(keys=keys):
+            return any(isinstance(key, ast.Constant) and key.value == setting for key in keys)
+        case _:
+            return False
 
 
 def _aliases(value: ast.expr | None) -> Iterator[str]:
@@ -212,8 +225,15 @@ def _members_of(cls: ast.ClassDef) -> Any:
 
 def _assigned(cls: ast.ClassDef) -> Iterator[ast.expr]:
     for node in cls.body:
-        if isinstance(node, ast.Assign) and not name_of(node.targets[0]).startswith("_"):
-            yield node.value
+        match node:
+            case ast.Assign(targets=[target, *_], value=value):
+                pass
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                pass
+            case _:
+                continue
+        if not name_of(target).startswith("_"):
+            yield value
 
 
 def _literal(values: Sequence[object]) -> Any:

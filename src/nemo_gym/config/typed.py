@@ -95,7 +95,7 @@ def coerce(value: object, expected: object) -> object:
     if origin in (Union, types.UnionType):
         return _coerce_union(value, get_args(expected))
     if origin is Literal:
-        if any(value == each and type(value) is type(each) for each in get_args(expected)):
+        if any(_is_choice(value, each) for each in get_args(expected)):
             return value
         raise WrongType(describe(expected))
     rule = _RULES.get(origin or expected)
@@ -145,6 +145,13 @@ def with_defaults(cls: type[T], values: object) -> T:
         elif each.default is MISSING and each.default_factory is MISSING:
             raise TypeError(f"{cls.__name__}.{each.name} has no default")
     return cls(**filled)
+
+
+def _is_choice(value: object, choice: object) -> bool:
+    """Return whether a value means a choice; the environment gives numbers as text."""
+    if isinstance(value, bool) or isinstance(choice, bool):
+        return value is choice
+    return value == choice or (choice is not None and str(value) == str(choice))
 
 
 def _coerce_bounded(value: object, expected: object) -> object:
