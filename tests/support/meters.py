@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
 
-__all__ = ["Metered", "metering"]
+__all__ = ["Metered", "NotingMeter", "metering"]
 
 
 @dataclass(slots=True)
@@ -40,6 +40,19 @@ class Metered:
             for scope in group.scope_metrics
             for metric in scope.metrics
         }
+
+
+class NotingMeter:
+    """Notes name, unit and kind of every instrument that is made on it."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, str, bool]] = []
+
+    def __getattr__(self, create: str) -> Any:
+        def note(name: str, unit: str = "", **_options: Any) -> None:
+            self.made.append((name, unit, create.endswith("_counter") and "up_down" not in create))
+
+        return note
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Names under which Prometheus knows the instruments, and the merging of empty texts."""
 
 import re
-from typing import Any
 
 import pytest
 
@@ -9,6 +8,7 @@ from nemo_gym.telemetry.exposition import Exposition, merge_expositions, prometh
 from nemo_gym.telemetry.observer import _Instruments
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.recorded_instruments import register
+from support.meters import NotingMeter
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,6 @@ def test_a_label_value_with_a_brace_is_no_second_set_of_labels() -> None:
     part = Exposition('# TYPE r gauge\nr{route="/{id}/run"} 2\n', {"i": "1"})
 
     assert merge_expositions([part]).splitlines()[1] == 'r{i="1",route="/{id}/run"} 2'
-
-
-class NotingMeter:
-    """Notes name, unit and kind of every instrument that is made on it."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[str, str, bool]] = []
-
-    def __getattr__(self, create: str) -> Any:
-        def note(name: str, unit: str = "", **_options: Any) -> None:
-            self.made.append((name, unit, create.endswith("_counter") and "up_down" not in create))
-
-        return note
 
 
 def through_otlp(instrument: str, unit: str, *, counter: bool) -> str:
