@@ -43,6 +43,8 @@ class _Told(msgspec.Struct):
     response: _Part | None = None
     message: _Part | None = None
     x_groq: _Part | None = None
+    choices: msgspec.Raw = msgspec.Raw()
+    """Read only where nothing else has it."""
 
 
 class _Details(msgspec.Struct, gc=False):
@@ -88,6 +90,7 @@ class _ToldParts(msgspec.Struct, gc=False):
 _SIZES = msgspec.json.Decoder(_ToldSizes)
 _PARTS = msgspec.json.Decoder(_ToldParts)
 _DECODER = msgspec.json.Decoder(_Told)
+_CHOICES = msgspec.json.Decoder(list[_Part])
 
 
 class UsageReader:
@@ -161,12 +164,23 @@ class UsageReader:
         self._take(told.usage)
         if told.x_groq is not None:
             self._take(told.x_groq.usage)
+        if told.usage is None and _WORD in bytes(told.choices):
+            self._take(_usage_in(told.choices))
 
     def _take(self, usage: object) -> None:
         # Messages says the prompt's size first and the answer's later; what is null later takes
         # nothing back.
         if usage is not None and is_object(usage):
             self._usage |= {key: value for key, value in usage.items() if value is not None}
+
+
+def _usage_in(choices: msgspec.Raw) -> object:
+    """Return the usage that a choice carries, as the streams of some servers do."""
+    try:
+        found = _CHOICES.decode(choices)
+    except msgspec.MsgspecError:
+        return None
+    return next((choice.usage for choice in found if choice.usage is not None), None)
 
 
 def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> TokenCounts | None:
