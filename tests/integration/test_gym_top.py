@@ -14,14 +14,16 @@ import termios
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from uvicorn import Config, Server
 
+from nemo_gym.cli.top import _look
 from nemo_gym.runtime.head import HeadApp, ServerEntry
-from nemo_gym.runtime.registry import LiveRun, RunEntry, process_start
+from nemo_gym.runtime.registry import LiveRun, RunEntry, live_runs, process_start
 from nemo_gym.telemetry import live
 from nemo_gym.telemetry.figures import snapshot, to_json
 from nemo_gym.telemetry.live import live_counts, server_counts
@@ -136,6 +138,22 @@ async def test_a_run_that_is_not_there_is_named_with_those_that_are(
 
     assert done.returncode == 2
     assert RUN_ID in done.stderr
+
+
+async def test_a_driver_that_has_ended_is_over_though_its_servers_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path):
+        [servers] = live_runs()
+        driver = replace(servers, run_id="driver", extra={"figures_url": servers.head_url})
+        with RunEntry(driver):
+            during = await _look(driver)
+        afterwards = await _look(driver)
+        of_the_servers = await _look(servers)
+
+    assert during
+    assert afterwards is None
+    assert of_the_servers
 
 
 async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(

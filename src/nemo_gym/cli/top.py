@@ -78,10 +78,13 @@ def _chosen(run_id: str | None) -> LiveRun:
 
 async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
     """Return the figures of the run and of drivers that use its servers; None when it is over."""
+    alive = live_runs()
+    if "figures_url" in run.extra and all(other.run_id != run.run_id for other in alive):
+        return None  # the driver has ended, though the servers that it used go on
     urls = [run.head_url]
     urls += [
         str(other.extra["figures_url"])
-        for other in live_runs()
+        for other in alive
         if other.head_url == run.head_url and "figures_url" in other.extra
     ]
     looks: list[FigureSnapshot] = []
