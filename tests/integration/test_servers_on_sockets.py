@@ -150,7 +150,9 @@ async def test_stopping_lets_a_request_end_within_the_grace() -> None:
     assert (await asking).endswith(b'"done"')
 
 
-async def test_stopping_cuts_off_streams_and_idle_connections_after_the_grace() -> None:
+async def test_stopping_cuts_off_streams_and_idle_connections_after_the_grace(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     app = _app()
     cancelled = asyncio.Event()
 
@@ -184,6 +186,7 @@ async def test_stopping_cuts_off_streams_and_idle_connections_after_the_grace() 
     assert took_s < 1.0
     assert cancelled.is_set()
     assert await idle_reader.read() == b""
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
     for each in (writer, idle_writer):
         each.close()
 

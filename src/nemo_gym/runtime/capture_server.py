@@ -17,18 +17,21 @@ from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.ids import RolloutId, parse_rollout_id
 from nemo_gym.servers.forward import Forwarder
+from nemo_gym.servers.forward_headers import hide_key
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.provider import Key, Provider
+from nemo_gym.servers.wall import FailureWall
 from nemo_gym.transport.address import AddressInvalid, parse_address
-from nemo_gym.wire.dialects import DIALECTS
+from nemo_gym.wire.dialects import DIALECTS, RESPONSES, error_body
 
 __all__ = ["CaptureServer", "provider_at", "session_rollout"]
 
+_NAME = "capture_serve"
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class CaptureServer:
-    """An ASGI app: guard, capture, forwarder; plus `GET /health`.
+    """An ASGI app: failure wall, guard, capture, forwarder; plus `GET /health`.
 
     `body_limit`: most bytes kept of one body, after decompression.
     """
@@ -45,11 +48,11 @@ class CaptureServer:
         stack = model_call_stack(
             self._answer,
             store=store,
-            model_ref_name="capture_serve",
+            model_ref_name=_NAME,
             unprefixed=session_rollout(process_id),
             body_limit=body_limit,
         )
-        self._app = DisconnectGuard(stack)
+        self._app = FailureWall(DisconnectGuard(stack), self._failed, _NAME)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; the lifespan closes the connections to the provider."""
@@ -64,6 +67,11 @@ class CaptureServer:
             await _healthy(send)
         else:
             await self._forwarder.forward(scope, receive, send)
+
+    def _failed(self, path: str, error: BaseException) -> tuple[int, object]:
+        dialect = next((d for d in DIALECTS if d.route.decode() in path), RESPONSES)
+        said = error_body(dialect, 500, f"{type(error).__name__}: {error}")
+        return 500, hide_key(said, self._forwarder.provider)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

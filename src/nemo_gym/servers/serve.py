@@ -6,6 +6,7 @@ and stops within the grace it is given, whatever its clients do.
 
 import asyncio
 import errno
+import logging
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,14 @@ _KEEP_ALIVE_S = 120
 _TICK_S = 1.0
 _LAST_WORDS_S = 0.5
 """What a cancelled handler gets to make its evidence durable, in seconds."""
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Say whether a log record is of anything but the cancellation of a request.
+
+    Requests are cancelled by the server that stops; its HTTP server would take that for a fault.
+    """
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -89,6 +98,7 @@ class AppServer:
             timeout_keep_alive=_KEEP_ALIVE_S,
         )
         config.load()
+        logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
         server = Server(config)
         server.lifespan = config.lifespan_class(config)
         server.lifespan.state = self._lifespan.state

@@ -1,0 +1,63 @@
+"""`gym capture serve` that is stopped while calls are under way."""
+
+import json
+import os
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import parse_rollout_id
+from support.eval_servers import provider_process
+from support.real_clients import capture_serve
+
+
+def _ask(origin: str, stream: bool) -> tuple[int, bytes]:
+    """Status and body; a body that broke off is what came of it."""
+    asked = json.dumps({"model": "m", "messages": [], "stream": stream}).encode()
+    request = urllib.request.Request(f"{origin}/v1/chat/completions", data=asked)  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+            return answer.status, _until_it_breaks(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def _until_it_breaks(answer: Any) -> bytes:
+    try:
+        return bytes(answer.read())
+    except OSError:
+        return b""
+    except Exception as cut:
+        return bytes(getattr(cut, "partial", b""))
+
+
+def _is_under_way(store: CaptureStore) -> bool:
+    return store.is_pending("others")
+
+
+@pytest.mark.parametrize(
+    ("moment", "stream", "status"), [("before_head", False, 503), ("mid_body", True, 200)]
+)
+def test_calls_under_way_are_answered_and_kept_and_nobody_reads_a_traceback(
+    tmp_path: Path, moment: str, stream: bool, status: int
+) -> None:
+    log, folder = tmp_path / "log", tmp_path / "calls"
+    with ThreadPoolExecutor(1) as pool, provider_process(hang=moment) as upstream:
+        with capture_serve(upstream, folder, log) as origin:
+            asking = pool.submit(_ask, origin, stream)
+            store = CaptureStore(folder)
+            while not _is_under_way(store) and not asking.done():
+                os.sched_yield()
+        got, body = asking.result(20)
+
+    (row,) = store.read(parse_rollout_id("others"))
+    assert got == status
+    assert stream or "message" in json.loads(body)["error"]
+    assert isinstance(row, dict)
+    assert row["error_category"] in {"cancelled", "connection"}
+    assert "Traceback" not in log.read_text()
