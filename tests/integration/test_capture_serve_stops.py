@@ -1,5 +1,6 @@
 """`gym capture serve` that is stopped while calls are under way."""
 
+import http.client
 import json
 import os
 import urllib.error
@@ -32,8 +33,8 @@ def _until_it_breaks(answer: Any) -> bytes:
         return bytes(answer.read())
     except OSError:
         return b""
-    except Exception as cut:
-        return bytes(getattr(cut, "partial", b""))
+    except http.client.IncompleteRead as cut:
+        return cut.partial
 
 
 def _is_under_way(store: CaptureStore) -> bool:
