@@ -15,6 +15,8 @@ import anthropic
 import openai
 import pytest
 
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import parse_rollout_id
 from support.provider import Provider, serve_provider
 
 GYM = str(Path(sys.executable).parent / "gym")
@@ -183,6 +185,21 @@ async def test_repair_moves_damage_aside_and_loses_no_good_row(captured: Path) -
     assert path.read_bytes() == first + second
     (aside,) = (captured / ".nemo_gym" / "damaged").iterdir()
     assert aside.read_bytes() == b'{"half a row\n{"torn by a kill\n'
+
+
+def test_verify_finds_calls_under_way_in_rollouts_that_have_no_rows_yet(tmp_path: Path) -> None:
+    store = CaptureStore(tmp_path)
+    claim = store.claim(parse_rollout_id("0-0"))
+    during = _gym("verify", "--dir", str(tmp_path), "--json", cwd=tmp_path)
+    claim.release()
+    after = _gym("verify", "--dir", str(tmp_path), cwd=tmp_path)
+    store.close()
+
+    assert during.returncode == 1
+    (finding,) = json.loads(during.stdout)["findings"]
+    assert finding["kind"] == "pending"
+    assert finding["rollout_id"] is None
+    assert after.returncode == 0
 
 
 def test_without_a_directory_the_command_says_how_to_name_one(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,6 +78,9 @@ class NoLocks(FileLocks):
         raise OSError(errno.ENOLCK, "no locks here")
 
     def is_held(self, fd: int, start: int = 0, length: int = 0) -> bool:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    def held_ranges(self, fd: int, start: int, length: int) -> Generator[range]:
         raise OSError(errno.ENOLCK, "no locks here")
 
 

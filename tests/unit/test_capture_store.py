@@ -122,6 +122,23 @@ def test_a_claim_is_seen_by_every_store_until_it_is_released(tmp_path: Path) -> 
     store.close()
 
 
+def test_rollouts_with_a_call_under_way_are_counted_whether_or_not_they_have_rows(
+    tmp_path: Path,
+) -> None:
+    store, other = CaptureStore(tmp_path), CaptureStore(tmp_path)
+    claims = [store.claim(A), store.claim(A), store.claim(B), other.claim(B)]
+    counts = [CaptureStore(tmp_path).pending_count()]
+    for claim in claims[:3]:
+        claim.release()
+    counts.append(CaptureStore(tmp_path).pending_count())
+    claims[3].release()
+    counts.append(CaptureStore(tmp_path).pending_count())
+    store.close()
+    other.close()
+
+    assert counts == [2, 1, 0]
+
+
 def test_a_torn_line_is_not_yet_under_a_claim_and_damage_without(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
     claim = store.claim(A)

@@ -2,10 +2,13 @@
 
 import errno
 import os
+import tempfile
 import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemo_gym.files.append import FileUnlinked, append_line, read_locked
 from nemo_gym.files.disk import REAL_DISK, Disk
@@ -80,6 +83,20 @@ def test_whoever_appends_or_reads_waits_for_the_one_who_holds_the_file(
     assert done.is_set()
     os.close(holder)
     os.close(waiter)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 5)), max_size=12))
+def test_every_byte_that_others_hold_is_found_once(holds: list[tuple[int, int, int]]) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        fds = [REAL_DISK.open_append(Path(file.name)) for _ in range(4)]
+        for holder, start, length in holds:
+            LOCKS.hold_range(fds[holder], start, length)
+        found = [byte for held in LOCKS.held_ranges(fds[3], 3, 30) for byte in held]
+        for fd in fds:
+            os.close(fd)
+
+    held = {byte for _, start, length in holds for byte in range(start, start + length)}
+    assert sorted(found) == sorted(held & set(range(3, 33)))
 
 
 def test_a_file_that_was_removed_is_not_written_to(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from nemo_gym.files.forks import OPENING
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claims", "HeldClaim", "is_claimed", "is_lost"]
+__all__ = ["Claims", "HeldClaim", "claimed_count", "is_claimed", "is_lost"]
 
 logger = logging.getLogger(__name__)
 
@@ -165,6 +165,22 @@ class HeldClaim:
 def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:
     """Say whether any process, this one too, has a call of the rollout under way."""
     return _is_held(layout, disk, rollout_id, _UNDER_WAY)
+
+
+def claimed_count(layout: Layout, disk: Disk) -> int:
+    """Return how many rollouts have a call under way, in whatever processes. Raises `OSError`."""
+    held: set[tuple[int, int]] = set()
+    for shard in range(_SHARDS):
+        try:
+            fd = disk.open_read(layout.claims / str(shard))
+        except FileNotFoundError:
+            continue
+        try:
+            for found in disk.locks.held_ranges(fd, 0, _NOBODYS):
+                held.update((shard, byte) for byte in found if byte % 2 == _UNDER_WAY)
+        finally:
+            disk.close(fd)
+    return len(held)
 
 
 def is_lost(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:

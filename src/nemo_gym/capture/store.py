@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 
-from nemo_gym.capture.claims import Claims, is_claimed, is_lost
+from nemo_gym.capture.claims import Claims, claimed_count, is_claimed, is_lost
 from nemo_gym.capture.clearing import clear_rollouts
 from nemo_gym.capture.jobs import Job, end_jobs, release
 from nemo_gym.capture.layout import Layout
@@ -170,6 +170,18 @@ class CaptureStore:
     def is_pending(self, rollout_id: str) -> bool:
         """Say whether any process has a call of the rollout under way."""
         return self._probe(is_claimed, rollout_id)
+
+    def pending_count(self) -> int:
+        """Return how many rollouts have a call under way, those without a row yet among them.
+
+        0 where locks, which tell it, do not work.
+        """
+        try:
+            return claimed_count(self.layout, self._disk)
+        except OSError as error:
+            if not says_no_locks(error):
+                logger.warning("capture: the claims cannot be read: %r", error)
+            return 0
 
     def is_incomplete(self, rollout_id: str) -> bool:
         """Say whether a row of the rollout is known to be missing."""

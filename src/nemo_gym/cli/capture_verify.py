@@ -20,7 +20,8 @@ __all__ = ["verify"]
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    rollout_id: str
+    rollout_id: str | None
+    """None: not known."""
     kind: str
     """`damaged`, `unreadable`, `incomplete` or `pending`."""
     detail: str
@@ -45,12 +46,18 @@ def verify(directory: Path | None, *, as_json: bool) -> None:
             findings.append(_Finding(summary.rollout_id, "incomplete", "a row is missing"))
         if summary.pending:
             findings.append(_Finding(summary.rollout_id, "pending", "a call is under way"))
+    # Asked last: a rollout whose first call came meanwhile has no file to be found by.
+    unseen = store.pending_count() - sum(finding.kind == "pending" for finding in findings)
+    if unseen > 0:
+        what = f"calls are under way in {counted(unseen, 'more rollout')}"
+        findings.append(_Finding(None, "pending", what))
     if as_json:
         found = [asdict(finding) for finding in findings]
         click.echo(json.dumps({"rollouts": rollouts, "calls": calls, "findings": found}, indent=2))
     else:
         for finding in findings:
-            click.echo(f"{finding.rollout_id}: {finding.kind}: {finding.detail}")
+            of = "" if finding.rollout_id is None else f"{finding.rollout_id}: "
+            click.echo(f"{of}{finding.kind}: {finding.detail}")
         verdict = counted(len(findings), "finding") if findings else "all whole"
         what = f"{counted(rollouts, 'rollout')}, {counted(calls, 'call')}"
         click.echo(f"{what} in {store.directory}: {verdict}")

@@ -22,6 +22,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _SET = getattr(fcntl, "F_OFD_SETLK", None)
 _SET_WAIT = getattr(fcntl, "F_OFD_SETLKW", None)
 _GET = getattr(fcntl, "F_OFD_GETLK", None)
+_TO_THE_END = 1 << 62
 _EXCLUSIVE, _SHARED, _NONE = fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK
 
 
@@ -101,5 +102,22 @@ class FileLocks:
 
     def is_held(self, fd: int, start: int = 0, length: int = 0) -> bool:
         """Say whether any *other* descriptor, here or elsewhere, holds a byte of the range."""
+        return self._held(fd, start, length) is not None
+
+    def held_ranges(self, fd: int, start: int, length: int) -> Generator[range]:
+        """Yield the bytes of a range that other descriptors hold, in no order, none twice."""
+        left = [range(start, start + length)]
+        while left:
+            looked_at = left.pop()
+            # Of several that are held the system names any.
+            found = self._held(fd, looked_at.start, len(looked_at)) if looked_at else None
+            if found is not None:
+                yield range(max(found.start, looked_at.start), min(found.stop, looked_at.stop))
+                left.append(range(looked_at.start, found.start))
+                left.append(range(found.stop, looked_at.stop))
+
+    def _held(self, fd: int, start: int, length: int) -> range | None:
+        """Return the bytes that one other holder of the range holds; `length` 0: to the end."""
         answer = _call(fd, _GET, _FLOCK.pack(_EXCLUSIVE, 0, start, length, 0))
-        return int(_FLOCK.unpack(answer)[0]) != _NONE
+        kind, _, first, size, _ = _FLOCK.unpack(answer)
+        return None if kind == _NONE else range(first, first + (size or _TO_THE_END))
