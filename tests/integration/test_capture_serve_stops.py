@@ -1,4 +1,4 @@
-"""`gym capture serve` that is stopped while calls are under way."""
+"""`gym capture serve` that is stopped while calls are under way, or has no provider."""
 
 import http.client
 import json
@@ -62,3 +62,16 @@ def test_calls_under_way_are_answered_and_kept_and_nobody_reads_a_traceback(
     assert isinstance(row, dict)
     assert row["error_category"] in {"cancelled", "connection"}
     assert "Traceback" not in log.read_text()
+
+
+def test_a_provider_that_does_not_answer_is_told_at_the_start_and_calls_are_taken_all_the_same(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    with capture_serve("http://127.0.0.1:9", tmp_path / "calls", log) as origin:
+        with urllib.request.urlopen(f"{origin}/health", timeout=20) as answer:  # noqa: S310
+            assert answer.status == 200
+        while "warning: the provider does not answer" not in log.read_text():
+            os.sched_yield()
+
+    assert "127.0.0.1:9" in log.read_text()

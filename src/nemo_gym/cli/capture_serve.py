@@ -101,6 +101,7 @@ async def _serve(
     from nemo_gym.runtime.garbage import settle_garbage
     from nemo_gym.runtime.layout import origin_of
     from nemo_gym.servers.forward import Forwarder
+    from nemo_gym.servers.forward_server import problem_of
     from nemo_gym.servers.serve import AppServer, bind_socket
 
     store = CaptureStore(capture.directory)
@@ -124,6 +125,10 @@ async def _serve(
     click.echo(f"capturing calls to {shown} in {store.directory}")
     click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")
     click.echo(f"  calls without a session of their own: rollout {capture.name}")
+    # No reason to refuse: it may come up later. Without a key here, clients bring their own.
+    problem = await problem_of(forwarder.provider, sends_key=key is not None)
+    if problem is not None:
+        click.echo(f"warning: {problem}", err=True)
     await stopping.wait()
     await server.stop(1.0)
     await asyncio.to_thread(store.close)

@@ -30,7 +30,7 @@ from nemo_gym.transport.outgoing import json_bytes
 from nemo_gym.transport.server_client import CallFailed, ServerResponse
 from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 
-__all__ = ["ForwardingModel"]
+__all__ = ["ForwardingModel", "problem_of"]
 
 _AT_START_S = 3.0
 
@@ -71,9 +71,8 @@ class ForwardingModel(SimpleResponsesAPIModel):
         Takes three seconds at most.
         """
         provider = self.forwarder.provider
-        problems = await asyncio.gather(*(_problem(provider, at) for at in provider.addresses))
-        found = [problem for problem in problems if problem is not None]
-        return f"{self.config.name}: {'; '.join(found)}" if found else None
+        problem = await problem_of(provider)
+        return f"{self.config.name}: {problem}" if problem else None
 
     async def responses(self, body: Any) -> NeMoGymResponse:
         """Return the provider's answer to a Responses create request (a model or a mapping)."""
@@ -114,7 +113,18 @@ def _named(server: ForwardingModel, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-async def _problem(provider: Provider, address: Address) -> str | None:
+async def problem_of(provider: Provider, *, sends_key: bool = True) -> str | None:
+    """Return one line when a provider cannot be used as things are; None when it answers.
+
+    `sends_key` false: calls bring keys of their own, so that none is refused here. Takes three
+    seconds at most.
+    """
+    asked = (_problem(provider, at, sends_key=sends_key) for at in provider.addresses)
+    problems = await asyncio.gather(*asked)
+    return "; ".join(problem for problem in problems if problem is not None) or None
+
+
+async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> str | None:
     messages = provider.dialects[0] == MESSAGES.name
     headers = request_headers((), provider, address, messages=messages)
     transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
@@ -126,7 +136,7 @@ async def _problem(provider: Provider, address: Address) -> str | None:
     finally:
         await transport.aclose()
     # A 403 may only mean that this key must not list models; it can still be good for calls.
-    if reply.status == 401:
+    if sends_key and reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
         return f"{what}; check policy_api_key in env.yaml"
     return None
