@@ -24,7 +24,7 @@ HEALTHY = Figures(
 )
 
 
-def but(**changes: float | None) -> Figures:
+def but(**changes: float | str | None) -> Figures:
     values = {name: getattr(HEALTHY, name) for name in Figures.__dataclass_fields__}
     return Figures(**{**values, **changes})
 
@@ -58,9 +58,14 @@ def but(**changes: float | None) -> Figures:
             "nothing stands out",
         ),
         (
-            but(loop_lag_p99_ms=340, loop_lag_mean_ms=60, cpu_share=0.4),
+            but(
+                loop_lag_p99_ms=340,
+                loop_lag_mean_ms=60,
+                loop_lag_of="cell-0 (mcqa)",
+                cpu_share=0.4,
+            ),
             "event_loop",
-            "loop lag p99 340 ms; CPU 40 % of a core",
+            "loop lag p99 340 ms in cell-0 (mcqa); CPU 40 % of a core",
             "move synchronous work",
         ),
         (
@@ -188,7 +193,8 @@ def test_a_diagnosis_reads_as_evidence_then_advice() -> None:
     st.builds(
         Figures,
         **{
-            name: st.none() | st.floats(min_value=0, max_value=1e6)
+            name: st.none()
+            | (st.just("cell-0") if name.endswith("_of") else st.floats(min_value=0, max_value=1e6))
             for name in Figures.__dataclass_fields__
         },
     )

@@ -17,7 +17,7 @@ from nemo_gym.telemetry.figures import (
     to_json,
 )
 from nemo_gym.telemetry.live import live_counts, server_counts
-from nemo_gym.telemetry.observer import observe_event_loop
+from nemo_gym.telemetry.observer import driver_metrics, observe_event_loop
 from nemo_gym.telemetry.run_view import diagnose_run, figures_of, view_run
 from nemo_gym.telemetry.series import HistogramReading
 from support.meters import metering
@@ -301,3 +301,37 @@ def test_rollouts_and_calls_under_way_count_as_far_as_they_are() -> None:
 
     assert found.bottleneck == "provider"
     assert "the provider took 90 % of the running time" in found.evidence
+
+
+def test_lag_is_told_of_the_process_whose_loop_is_late_most_not_of_the_longest_pause() -> None:
+    paused = replace(LOOP, lag_p99_ms=1030.0, lag_mean_ms=2.0)
+    blocked = replace(LOOP, lag_p99_ms=300.0, lag_mean_ms=60.0)
+    servers = tuple(ServerFigures(name, 0, 9, 0) for name in ("mcqa", "agent", "model", "judge"))
+
+    found = diagnose_run(
+        [process("driver", loop=paused), process("cell-0", loop=blocked, servers=servers)]
+    )
+
+    assert found.bottleneck == "event_loop"
+    assert found.evidence[0] == "loop lag p99 300 ms in cell-0 (mcqa, agent, model and 1 more)"
+
+
+async def test_a_single_pause_makes_no_mean_lag() -> None:
+    with metering(interval_s=60.0):
+        async with observe_event_loop("server"):
+            observer = driver_metrics()
+            assert observer is not None
+            observer.recent_lags.extend([1.0, 3.0] * 10 + [1030.0])
+            taken = snapshot("cell-0")
+
+    assert taken.loop is not None
+    assert (taken.loop.lag_p99_ms, taken.loop.lag_mean_ms) == (1030.0, 2.0)
+
+
+def test_nothing_slows_down_a_run_that_only_puts_its_results_together() -> None:
+    blocked = replace(LOOP, lag_p99_ms=1030.0, lag_mean_ms=60.0)
+    over = replace(ROLLOUTS, resident=0, active=0, finished=97, failed=3)
+
+    said = view_run([process("driver", rollouts=over, loop=blocked)]).diagnosis
+
+    assert str(said) == "every rollout has ended: the results are being put together"

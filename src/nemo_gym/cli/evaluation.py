@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,9 +141,20 @@ class _Evaluation:
         self.progress, self.log_dir = progress_of(run), running.log_dir
         before = await _servers_elsewhere(running)
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
+        began = time.monotonic()
+
+        async def collected() -> None:
+            # Computing the metrics holds loops too, and is no part of what rollouts waited for.
+            self.diagnosis = await _diagnosis(running, time.monotonic() - began, before)
+
         collecting = asyncio.ensure_future(
             collect_run(
-                run, running.client, options=options, stop=self.stop, progress=self.progress
+                run,
+                running.client,
+                options=options,
+                stop=self.stop,
+                progress=self.progress,
+                collected=collected,
             )
         )
         watching = asyncio.ensure_future(until_dead(running, self.display.say))
@@ -154,7 +166,6 @@ class _Evaluation:
                 report = await collecting
             if watching.done():
                 self.death = watching.result()
-            self.diagnosis = await _diagnosis(running, report, before)
             return report
         finally:
             collecting.cancel()
@@ -163,9 +174,9 @@ class _Evaluation:
 
 
 async def _diagnosis(
-    running: RunningServers, report: RunReport, before: Sequence[FigureSnapshot]
+    running: RunningServers, wall_s: float, before: Sequence[FigureSnapshot]
 ) -> str | None:
-    if report.wall_s < _SHORT_RUN_S or running.figures is None:
+    if wall_s < _SHORT_RUN_S or running.figures is None:
         return None
     try:
         _, body = await running.figures()

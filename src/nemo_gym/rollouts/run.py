@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -78,10 +78,12 @@ async def collect_run(
     options: CollectOptions | None = None,
     stop: StopSignal | None = None,
     progress: Progress | None = None,
+    collected: Callable[[], Awaitable[None]] | None = None,
 ) -> RunReport:
     """Run every rollout that is still to be done and bring the run's files to their end.
 
-    `run` has begun. Raises `OutputUnusable` when rows cannot be written; it can be resumed then.
+    `run` has begun. `collected` is awaited between the two, when no rollout is under way any more.
+    Raises `OutputUnusable` when rows cannot be written; it can be resumed then.
     """
     began = time.monotonic()
     stop = stop or StopSignal()
@@ -89,6 +91,8 @@ async def collect_run(
     live_counts().rollouts.begin(progress.total, progress.done_before, progress.reward_before)
     try:
         await _collect(run, client, options or CollectOptions(), stop, progress)
+        if collected is not None:
+            await collected()
         return await _finish(run, client, stop, progress, began)
     except BaseException as error:
         status = "failed" if isinstance(error, Exception) else "interrupted"

@@ -34,9 +34,11 @@ class Figures:
     provider_errors_share: float | None = None
     """Of the calls to providers, the part that ended in an error or had to be tried again."""
     loop_lag_p99_ms: float | None = None
-    """Of the process where it is largest."""
+    """Of the process whose loop is late most."""
     loop_lag_mean_ms: float | None = None
-    """A single long pause makes a p99 of few samples, but no mean."""
+    """Of the same process, the longest left out: one long pause makes a p99, but no mean."""
+    loop_lag_of: str | None = None
+    """That process, with the servers in it."""
     gc_share: float | None = None
     """Of the wall time, the part spent in garbage collection, where it is largest."""
     cpu_share: float | None = None
@@ -107,7 +109,9 @@ def _both(
 
 def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
     known = ((name, getattr(figures, name)) for name in names)
-    return tuple(_PHRASES[name](value) for name, value in known if value is not None)
+    said = [(name, _PHRASES[name](value)) for name, value in known if value is not None]
+    where = f" in {figures.loop_lag_of}" if figures.loop_lag_of else ""
+    return tuple(f"{told}{where}" if name == "loop_lag_p99_ms" else told for name, told in said)
 
 
 def _percent(share: float) -> str:

@@ -101,6 +101,7 @@ class LoopFigures:
     """Of the last few minutes; None before the first sample."""
     lag_p99_ms: float | None
     lag_mean_ms: float | None
+    """The longest left out, so that a single pause makes none."""
     gc_paused_ms: float
     """Added up since telemetry began."""
     gc_collections: int
@@ -222,7 +223,7 @@ def _loop() -> LoopFigures | None:
     return LoopFigures(
         lag_p50_ms=_quantile(lags, 0.5),
         lag_p99_ms=_quantile(lags, 0.99),
-        lag_mean_ms=sum(lags) / len(lags) if lags else None,
+        lag_mean_ms=sum(lags[:-1]) / max(1, len(lags) - 1) if lags else None,
         gc_paused_ms=observed.gc.paused_ms,
         gc_collections=sum(observed.gc.collections),
         cpu_s=times.user + times.system,

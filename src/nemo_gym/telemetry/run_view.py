@@ -23,6 +23,9 @@ __all__ = [
 
 
 _START_S = 2.0
+_NAMED = 3
+"""Servers of a process that are named."""
+_ALL_ENDED = "every rollout has ended: the results are being put together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +146,15 @@ def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = 
         captured=sum(one.capture.durable for one in now),
         capture_failures=sum(one.capture.failed for one in now),
         observed=any(one.loop is not None for one in now),
-        diagnosis=diagnose(_figures(settled, window)),
+        diagnosis=_ended_all(now) or diagnose(_figures(settled, window)),
     )
+
+
+def _ended_all(now: Sequence[FigureSnapshot]) -> Diagnosis | None:
+    """Return what to say once a run only computes its metrics, None before: nothing is slow."""
+    driving = [one.rollouts for one in now if one.rollouts is not None and one.rollouts.planned]
+    over = bool(driving) and all(r.finished + r.failed >= (r.planned or 0) for r in driving)
+    return Diagnosis("none", (), _ALL_ENDED) if over else None
 
 
 def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
@@ -162,7 +172,10 @@ def _figures(settled: _Window, window: _Window) -> Figures:
     durations = settled.histogram(lambda one: one.model.duration)
     called = settled.total(lambda one: one.model.duration.total + one.model.open_s)
     commits = settled.histogram(lambda one: one.capture.commit)
-    processes = [_process(one, before) for one, before in window.pairs if _settled(one)]
+    settling = [(one, before) for one, before in window.pairs if _settled(one)]
+    processes = [_process(one, before) for one, before in settling]
+    late = max(settling, key=lambda pair: _lateness(pair[0]), default=(None, None))[0]
+    lag = None if late is None else late.loop
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=_share(waited, waited + ran),
@@ -170,8 +183,9 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         provider_p50_s=None if durations is None else durations.quantile(0.5),
         provider_share=_share(called, ran) if called else None,
         provider_errors_share=_share(wasted, calls),
-        loop_lag_p99_ms=_largest([p.lag_p99_ms for p in processes]),
-        loop_lag_mean_ms=_largest([p.lag_mean_ms for p in processes]),
+        loop_lag_p99_ms=None if lag is None else lag.lag_p99_ms,
+        loop_lag_mean_ms=None if lag is None else lag.lag_mean_ms,
+        loop_lag_of=None if late is None else _named(late),
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),
         cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
@@ -185,6 +199,18 @@ def _figures(settled: _Window, window: _Window) -> Figures:
 def _settled(one: FigureSnapshot) -> bool:
     """Say whether a process is past its start, which is full of collections and lag."""
     return one.loop is not None and one.loop.observed_s >= _START_S
+
+
+def _lateness(one: FigureSnapshot) -> tuple[float, float]:
+    """Order processes by how late their loops are, those with a single pause after the others."""
+    lag = one.loop
+    return (0.0, 0.0) if lag is None else (lag.lag_mean_ms or 0.0, lag.lag_p99_ms or 0.0)
+
+
+def _named(one: FigureSnapshot) -> str:
+    names = [server.name for server in one.servers]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{one.process} ({', '.join(names[:_NAMED])}{more})" if names else one.process
 
 
 def diagnose_run(
