@@ -6,13 +6,14 @@ over as one `ConfigRequest` in the argument `request`.
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nemo_gym.config.load import ConfigRequest
+from nemo_gym.errors import UserMistake
 
 __all__ = [
     "FiniteRange",
@@ -57,7 +58,10 @@ def example(*lines: str) -> str:
 
 
 def placement_options(function: Function) -> Function:
-    """Add `--workers` and `--one-process-each`, in the arguments of these names."""
+    """Add `--workers` and `--one-process-each`, in the arguments of these names.
+
+    A command with `--no-serve` starts no processes, so that it takes neither of them then.
+    """
     workers = click.option(
         "--workers",
         type=click.IntRange(1),
@@ -71,7 +75,32 @@ def placement_options(function: Function) -> Function:
         is_flag=True,
         help="Give every server a process of its own, with HTTP between them.",
     )
-    return workers(one_each(function))
+
+    @functools.wraps(function)
+    def checked(**given: Any) -> Any:
+        _refuse_contradictions(given)
+        return function(**given)
+
+    return workers(one_each(checked))
+
+
+def _refuse_contradictions(given: Mapping[str, Any]) -> None:
+    if given["workers"] > 1 and given["one_process_each"]:
+        raise UserMistake(
+            "--workers and --one-process-each exclude each other",
+            where=f"--workers {given['workers']} --one-process-each",
+            mend="leave one of them out: a cell hosts every server in one process",
+        )
+    context = click.get_current_context()
+    for name in ("workers", "one_process_each"):
+        is_said = context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+        if given.get("no_serve") and is_said:
+            option = f"--{name.replace('_', '-')}"
+            raise UserMistake(
+                f"{option} places servers that are started, and --no-serve starts none",
+                where=option,
+                mend=f"give {option} to 'gym env start', or leave --no-serve out",
+            )
 
 
 def config_options(function: Function) -> Function:

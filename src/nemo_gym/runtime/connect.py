@@ -1,16 +1,16 @@
 """Find the servers that `gym env start` runs, through their head server.
 
-A configuration in (for `head_server.host`, `head_server.port` and capture settings given here), a
-`RunningServers` out whose capture settings are those of the running servers.
+A configuration in (for `head_server.host` and `head_server.port`; whatever else it asks for must be
+what the servers have), a `RunningServers` out with the configuration of the running servers.
 """
 
 import json
-import os.path
 from collections.abc import Mapping
 from typing import Any
 
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.errors import ConfigMistake, TransportError, UserMistake
+from nemo_gym.runtime.agreement import refuse_differences
 from nemo_gym.runtime.head import ServerEntry
 from nemo_gym.runtime.layout import DEFAULT_HEAD_PORT, DEFAULT_HOST
 from nemo_gym.runtime.registry import live_runs
@@ -20,9 +20,7 @@ from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.transport.server_client import ServerClient
 
-__all__ = ["CAPTURE_KEYS", "connect_run", "head_url_of", "read_head"]
-
-CAPTURE_KEYS = ("observability_enabled", "model_call_capture_dir")
+__all__ = ["connect_run", "head_url_of", "read_head"]
 
 
 async def connect_run(config: RunConfig) -> RunningServers:
@@ -38,7 +36,7 @@ async def connect_run(config: RunConfig) -> RunningServers:
             where="head_server.host, head_server.port",
             mend=_advice(),
         ) from error
-    _check_capture(config, tree, url)
+    refuse_differences(config, tree, book.get("secret_marks"), url)
     entries = tuple(
         ServerEntry(s["name"], s["kind"], s["implementation"], tuple(s["addresses"]))
         for s in book["servers"]
@@ -82,22 +80,6 @@ async def read_head(url: str, route: str) -> dict[str, Any]:
     if reply.status != 200 or not isinstance(value, dict):
         raise TransportError(f"{url}{route} is no head server: it answered {reply.status}")
     return value
-
-
-def _check_capture(config: RunConfig, running: Mapping[str, object], url: str) -> None:
-    for key in CAPTURE_KEYS:
-        if key in config.origins and _plain(config.tree.get(key)) != _plain(running.get(key)):
-            raise ConfigMistake(
-                f"{key} is {config.tree.get(key)!r} here and {running.get(key)!r} in the running "
-                f"servers at {url}",
-                where=config.origins[key],
-                mend="leave it out here: the settings of the running servers are used",
-            )
-
-
-def _plain(setting: object) -> object:
-    """Return a directory as a path: however it is spelled, it is the same one."""
-    return os.path.normpath(setting) if isinstance(setting, str) else setting
 
 
 def _advice() -> str:

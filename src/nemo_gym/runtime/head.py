@@ -1,9 +1,9 @@
 """The head server: the address book of a run. Values in, JSON answers out; secrets stay hidden.
 
 Routes: `GET /health`, `GET /config` (resolved, secrets hidden), `GET /servers` (names, kinds,
-addresses; which of them cannot work, and why), `GET /figures` (live counts of the run) and
-`GET /metrics` (Prometheus text of all processes, when telemetry exports it). Everything else is
-404, every other method 405.
+addresses; which of them cannot work, and why; marks by which secrets are compared), `GET /figures`
+(live counts of the run) and `GET /metrics` (Prometheus text of all processes, when telemetry
+exports it). Everything else is 404, every other method 405.
 """
 
 import json
@@ -41,6 +41,7 @@ class HeadApp:
         servers: tuple[ServerEntry, ...],
         *,
         misfits: Mapping[str, UserMistake] | None = None,
+        secret_marks: Mapping[str, str] | None = None,
         figures: Answer | None = None,
         metrics: Answer | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class HeadApp:
                     "run_id": run_id,
                     "servers": [asdict(s) for s in servers],
                     "misfits": {name: _told(why) for name, why in (misfits or {}).items()},
+                    "secret_marks": secret_marks,
                 }
             ),
         }

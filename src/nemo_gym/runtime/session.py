@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.config.secrets import Redactor
 from nemo_gym.errors import UserMistake
+from nemo_gym.runtime.agreement import secret_marks
 from nemo_gym.runtime.head import Answer, HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
@@ -182,6 +183,7 @@ class _Start:
             running.tree,
             running.servers,
             misfits=running.misfits,
+            secret_marks=secret_marks(self.config.tree, running.tree),
             figures=running.figures,
             metrics=metrics,
         )
