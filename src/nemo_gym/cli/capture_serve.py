@@ -6,6 +6,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,9 @@ from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import example
 from nemo_gym.errors import ConfigMistake, PortInUse
 from nemo_gym.ids import RolloutId, parse_rollout_id
+
+if TYPE_CHECKING:
+    from nemo_gym.servers.provider import Provider
 
 __all__ = ["serve"]
 
@@ -101,7 +105,6 @@ async def _serve(
     from nemo_gym.runtime.garbage import settle_garbage
     from nemo_gym.runtime.layout import origin_of
     from nemo_gym.servers.forward import Forwarder
-    from nemo_gym.servers.forward_server import problem_of
     from nemo_gym.servers.serve import AppServer, bind_socket
 
     store = CaptureStore(capture.directory)
@@ -125,10 +128,17 @@ async def _serve(
     click.echo(f"capturing calls to {shown} in {store.directory}")
     click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")
     click.echo(f"  calls without a session of their own: rollout {capture.name}")
-    # No reason to refuse: it may come up later. Without a key here, clients bring their own.
-    problem = await problem_of(forwarder.provider, sends_key=key is not None)
-    if problem is not None:
-        click.echo(f"warning: {problem}", err=True)
+    checking = asyncio.create_task(_check(forwarder.provider, sends_key=key is not None))
     await stopping.wait()
+    checking.cancel()
     await server.stop(1.0)
     await asyncio.to_thread(store.close)
+
+
+async def _check(provider: "Provider", *, sends_key: bool) -> None:
+    """Warn of a provider that does not answer, which is no reason to refuse: it may come up."""
+    from nemo_gym.servers.forward_server import problem_of
+
+    found = await problem_of(provider, sends_key=sends_key)
+    if found is not None:
+        click.echo(f"warning: {found}", err=True)
