@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_S
 from nemo_gym.telemetry.series import OTHER, CounterSeries, HistogramSeries, PlainHistogram
 
 BOUNDS = (0.5, 1.0, 10.0, 100.0)
@@ -60,6 +61,61 @@ def test_a_quantile_lies_in_the_bucket_of_the_reading_of_that_rank(
     high = min((bound for bound in BOUNDS if bound >= exact), default=BOUNDS[-1])
     assert found is not None
     assert low - 1e-9 <= found <= high + 1e-9 or exact in edges
+
+
+@given(
+    st.lists(st.floats(min_value=0.00101, max_value=1000), min_size=1, max_size=60),
+    st.floats(min_value=0, max_value=1),
+)
+def test_a_duration_that_is_shown_is_off_by_a_fiftieth_at_most(
+    values: list[float], q: float
+) -> None:
+    histogram = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
+    for value in values:
+        histogram.record(value)
+
+    found = histogram.read().trimmed().quantile(q)
+
+    exact = sorted(values)[max(0, math.ceil(len(values) * q) - 1)]
+    assert found == pytest.approx(exact, rel=0.0201)
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.0, 2.0, 5.0, 60.0])
+def test_calls_of_a_round_time_are_not_shown_as_shorter_ones(seconds: float) -> None:
+    histogram = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
+    for number in range(1, 19):
+        histogram.record(seconds * (1 + number / 1000))
+
+    found = histogram.read().quantile(0.5)
+
+    assert found is not None
+    assert seconds <= found <= seconds * 1.02
+
+
+@given(readings, readings, readings)
+def test_trimmed_readings_add_up_and_subtract_like_whole_ones(
+    before: list[float], after: list[float], elsewhere: list[float]
+) -> None:
+    histogram, other = PlainHistogram(BOUNDS), PlainHistogram(BOUNDS)
+    for value in before:
+        histogram.record(value)
+    earlier = histogram.read()
+    for value in after:
+        histogram.record(value)
+    for value in elsewhere:
+        other.record(value)
+    now = histogram.read()
+
+    found = now.trimmed().since(earlier.trimmed()).plus(other.read().trimmed())
+
+    whole = now.since(earlier).plus(other.read())
+    assert found.total == pytest.approx(whole.total)
+    assert found.counts[-1] == whole.counts[-1]
+    held = dict(zip(found.bounds, found.counts, strict=False))
+    for bound, count in zip(whole.bounds, whole.counts, strict=False):
+        assert held.get(bound, 0) == count
+    for q in (0.0, 0.5, 0.99, 1.0):
+        assert found.quantile(q) == pytest.approx(whole.quantile(q))
 
 
 def test_no_reading_has_no_quantile() -> None:

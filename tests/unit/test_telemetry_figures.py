@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nemo_gym.telemetry import live
 from nemo_gym.telemetry.diagnosis import Figures
 from nemo_gym.telemetry.figures import (
     CaptureFigures,
@@ -17,6 +18,7 @@ from nemo_gym.telemetry.figures import (
     to_json,
 )
 from nemo_gym.telemetry.live import live_counts, server_counts
+from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.observer import driver_metrics, observe_event_loop
 from nemo_gym.telemetry.run_view import diagnose_run, figures_of, view_run
 from nemo_gym.telemetry.series import HistogramReading
@@ -239,7 +241,7 @@ def test_every_figure_of_a_diagnosis_comes_from_the_snapshots() -> None:
     busy = replace(LOOP, gc_paused_ms=1.0, cpu_s=1.0, cpu_wait_s=1.0, machine_busy_s=1.0)
     busy = replace(busy, tree_used_s=1.0)
     driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0)
-    model = replace(MODEL, calls=10, duration=calls)
+    model = replace(MODEL, calls=10, duration=calls, retried_s=1.0)
     capture = CaptureFigures(1, 1, 0, HistogramReading((1.0, 10.0, 100.0), (0, 1, 0, 0), 5.0))
 
     figures = figures_of([process("d", rollouts=driver, loop=busy, model=model, capture=capture)])
@@ -335,3 +337,20 @@ def test_nothing_slows_down_a_run_that_only_puts_its_results_together() -> None:
     said = view_run([process("driver", rollouts=over, loop=blocked)]).diagnosis
 
     assert str(said) == "every rollout has ended: the results are being put together"
+
+
+def test_waits_between_tries_are_no_latency_of_the_provider_but_are_told() -> None:
+    live._reset()
+    for reasons in ((), (), ("429", "429")):
+        with model_call_started("openai", "m") as call:
+            for reason in reasons:
+                call.retried(reason)
+
+    taken = snapshot("cell-0")
+    told = replace(taken.model, retried_s=60.0, retries=0)
+    driver = process("driver", rollouts=replace(ROLLOUTS, active_s=100.0))
+    said = str(diagnose_run([driver, replace(taken, model=told)]))
+
+    assert (taken.model.calls, taken.model.duration.count) == (3, 2)
+    assert 0 < taken.model.retried_s < 1
+    assert "60 % in calls tried again, waits between tries included" in said

@@ -29,8 +29,11 @@ class Figures:
     active: float | None = None
     """Rollouts running, on average or at the end."""
     provider_p50_s: float | None = None
+    """Of calls that ended with their first try: no wait before another one is in it."""
     provider_share: float | None = None
     """Of the time that rollouts ran, the part during which a call to a provider was open."""
+    provider_retried_share: float | None = None
+    """Of that time, the part in calls that were tried again, waits between tries included."""
     provider_errors_share: float | None = None
     """Of the calls to providers, the part that ended in an error or had to be tried again."""
     loop_lag_p99_ms: float | None = None
@@ -128,6 +131,9 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "active": lambda v: f"{v:.0f} active",
     "provider_p50_s": lambda v: f"provider p50 {_seconds(v)}",
     "provider_share": lambda v: f"the provider took {_percent(v)} of the running time",
+    "provider_retried_share": lambda v: (
+        f"{_percent(v)} in calls tried again, waits between tries included"
+    ),
     "provider_errors_share": lambda v: f"{_percent(v)} of the provider's answers were errors",
     "loop_lag_p99_ms": lambda v: f"loop lag p99 {v:.0f} ms",
     "loop_lag_mean_ms": lambda v: f"loop lag mean {v:.0f} ms",
@@ -164,7 +170,7 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         "provider_errors",
         _least("provider_errors_share", 0.2),
-        ("provider_errors_share", "provider_p50_s", "active"),
+        ("provider_errors_share", "provider_retried_share", "provider_p50_s", "active"),
         "lower --concurrency, or raise the provider's rate limit",
     ),
     _Rule(
@@ -220,7 +226,13 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         "provider",
         _both(_least("provider_share", 0.6), _not_at_once),
-        ("provider_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
+        (
+            "provider_share",
+            "provider_retried_share",
+            "provider_p50_s",
+            "loop_lag_p99_ms",
+            "active",
+        ),
         "the provider sets the pace: use a faster one, more replicas, or fewer output tokens",
     ),
 )

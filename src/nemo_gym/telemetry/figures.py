@@ -73,13 +73,15 @@ class ModelFigures:
     tokens_in: int
     tokens_out: int
     duration: HistogramReading
-    """Seconds a call."""
+    """Seconds a call, of those that ended with their first try."""
     tool_calls: int
     tool_errors: int
     connection_waits: int
     connection_waited_s: float
     open_s: float = 0.0
     """Seconds that the calls under way have taken so far, added up."""
+    retried_s: float = 0.0
+    """Seconds of calls that were tried again, waits between tries included, added up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,10 @@ def snapshot(process: str) -> FigureSnapshot:
         ),
         model=_model(live),
         capture=CaptureFigures(
-            live.rows_submitted, live.rows_durable, live.rows_failed, live.commit_duration.read()
+            live.rows_submitted,
+            live.rows_durable,
+            live.rows_failed,
+            live.commit_duration.read().trimmed(),
         ),
         loop=_loop(),
     )
@@ -203,12 +208,13 @@ def _model(live: LiveCounts) -> ModelFigures:
         retries=live.model_retries,
         tokens_in=live.tokens_in,
         tokens_out=live.tokens_out,
-        duration=live.model_duration.read(),
+        duration=live.model_duration.read().trimmed(),
         tool_calls=live.tool_calls,
         tool_errors=live.tool_errors,
         connection_waits=live.connection_waits,
         connection_waited_s=live.connection_waited_s,
         open_s=live.model_open.open_s(perf_counter()),
+        retried_s=live.model_retried_s,
     )
 
 

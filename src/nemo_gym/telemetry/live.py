@@ -7,10 +7,7 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 import os
 from time import monotonic
 
-from nemo_gym.telemetry.recorded import (
-    COMMIT_DURATION_BOUNDARIES_MS,
-    LIVE_DURATION_BOUNDARIES_S,
-)
+from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_MS, LIVE_DURATION_BOUNDARIES_S
 from nemo_gym.telemetry.series import PlainHistogram
 
 __all__ = ["LiveCounts", "Ongoing", "RolloutCounts", "ServerCounts", "live_counts", "server_counts"]
@@ -122,13 +119,16 @@ class LiveCounts:
         self.model_open = Ongoing()
         """Calls to a provider, from their first try on."""
         self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
+        """Of the calls that ended with their first try."""
+        self.model_retried_s = 0.0
+        """Seconds of the others, waits between tries included, added up."""
         self.tool_calls = 0
         self.tool_errors = 0
         self.rows_submitted = 0
         """Captured rows handed to the store."""
         self.rows_durable = 0
         self.rows_failed = 0
-        self.commit_duration = PlainHistogram(COMMIT_DURATION_BOUNDARIES_MS)
+        self.commit_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_MS)
         self.connection_waits = 0
         self.connection_waited_s = 0.0
         """Seconds that calls over HTTP waited for a connection, added up."""

@@ -36,12 +36,21 @@ _CATEGORIES = {
 class ModelCall:
     """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
-    __slots__ = ("_ended", "_error", "_model", "_provider", "_span", "_started", "_waiting")
+    __slots__ = (
+        "_ended",
+        "_error",
+        "_model",
+        "_provider",
+        "_span",
+        "_started",
+        "_tried_again",
+        "_waiting",
+    )
 
     def __init__(self, provider: str, model: str, *, stream: bool) -> None:
         self._provider = provider
         self._model = model[:_LONGEST_NAME]
-        self._ended = False
+        self._ended = self._tried_again = False
         self._error: str | None = None
         self._waiting = stream
         self._span: Span | None = begin_span(
@@ -92,6 +101,7 @@ class ModelCall:
 
     def retried(self, reason: str) -> None:
         """Count one more try; `reason` is a status such as `429` or the class of an error."""
+        self._tried_again = True
         live_counts().model_retries += 1
         active = exporting()
         if active is not None:
@@ -138,7 +148,10 @@ class ModelCall:
         live.model_open.end(self, ended)
         live.model_calls_in_flight -= 1
         live.model_calls += 1
-        live.model_duration.record(took_s)
+        if self._tried_again:
+            live.model_retried_s += took_s
+        else:
+            live.model_duration.record(took_s)
         if error is not None:
             live.model_errors += 1
         active = exporting()

@@ -15,6 +15,7 @@ from nemo_gym.telemetry.series import (
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
     "COMMIT_ROWS_BOUNDARIES",
+    "LIVE_DURATION_BOUNDARIES_MS",
     "LIVE_DURATION_BOUNDARIES_S",
     "OPERATION",
     "OPERATION_DURATION_BOUNDARIES_S",
@@ -30,10 +31,16 @@ OPERATION_DURATION_BOUNDARIES_S: tuple[float, ...] = (
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
 )  # fmt: skip
 """As the OpenTelemetry GenAI conventions ask for."""
-LIVE_DURATION_BOUNDARIES_S: tuple[float, ...] = tuple(
-    round(0.01 * 1.25**step, 4) for step in range(50)
+_STEPS_OF_A_DECADE = (*range(100, 250, 2), *range(250, 500, 5), *range(500, 1000, 10))
+LIVE_DURATION_BOUNDARIES_S: tuple[float, ...] = (
+    *(round(step / 10**power, 6) for power in range(5, -1, -1) for step in _STEPS_OF_A_DECADE),
+    1000.0,
 )
-"""10 ms to nine minutes in steps of a quarter, so that a median read between them is near."""
+"""1 ms to 1000 s for the live view: a quantile is off by 2 % at most, and bounds are round, so
+that calls of a second are not shown as shorter ones."""
+LIVE_DURATION_BOUNDARIES_MS: tuple[float, ...] = tuple(
+    round(bound * 1000, 3) for bound in LIVE_DURATION_BOUNDARIES_S
+)
 TOKEN_BOUNDARIES: tuple[float, ...] = tuple(float(4**power) for power in range(14))
 """1, 4, 16 … 67108864, as the GenAI conventions ask for."""
 COMMIT_DURATION_BOUNDARIES_MS: tuple[float, ...] = (

@@ -170,7 +170,8 @@ def _figures(settled: _Window, window: _Window) -> Figures:
     calls = settled.total(lambda one: one.model.calls + one.model.retries)
     wasted = settled.total(lambda one: one.model.errors + one.model.retries)
     durations = settled.histogram(lambda one: one.model.duration)
-    called = settled.total(lambda one: one.model.duration.total + one.model.open_s)
+    again = settled.total(lambda one: one.model.retried_s)
+    called = again + settled.total(lambda one: one.model.duration.total + one.model.open_s)
     commits = settled.histogram(lambda one: one.capture.commit)
     settling = [(one, before) for one, before in window.pairs if _settled(one)]
     processes = [_process(one, before) for one, before in settling]
@@ -182,6 +183,7 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         active=sum(r.active for r in driving) or None,
         provider_p50_s=None if durations is None else durations.quantile(0.5),
         provider_share=_share(called, ran) if called else None,
+        provider_retried_share=_share(again, ran) if again else None,
         provider_errors_share=_share(wasted, calls),
         loop_lag_p99_ms=None if lag is None else lag.lag_p99_ms,
         loop_lag_mean_ms=None if lag is None else lag.lag_mean_ms,

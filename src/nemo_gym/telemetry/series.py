@@ -56,17 +56,32 @@ class HistogramReading:
             below += count
         return None
 
+    def trimmed(self) -> "HistogramReading":
+        """Return the same without the empty buckets at both ends: less to send."""
+        held = [index for index, count in enumerate(self.counts) if count]
+        if not held:
+            return HistogramReading((), (0,), self.total)
+        first, last = max(0, held[0] - 1), held[-1] + 1
+        counts = self.counts[first:last]
+        above = () if last == len(self.counts) else (0,)
+        return HistogramReading(self.bounds[first:last], (*counts, *above), self.total)
+
     def plus(self, other: "HistogramReading") -> "HistogramReading":
-        """Return both together; their bounds are the same."""
-        counts = tuple(a + b for a, b in zip(self.counts, other.counts, strict=True))
-        return HistogramReading(self.bounds, counts, self.total + other.total)
+        """Return both together; both are of the same bounds, trimmed or not."""
+        return self._with(other, 1)
 
     def since(self, earlier: "HistogramReading | None") -> "HistogramReading":
-        """Return only what was added after `earlier`."""
-        if earlier is None:
-            return self
-        counts = tuple(a - b for a, b in zip(self.counts, earlier.counts, strict=True))
-        return HistogramReading(self.bounds, counts, self.total - earlier.total)
+        """Return only what was added after `earlier`, of the same bounds, trimmed or not."""
+        return self if earlier is None else self._with(earlier, -1)
+
+    def _with(self, other: "HistogramReading", sign: int) -> "HistogramReading":
+        held = dict(zip(self.bounds, self.counts, strict=False))
+        for bound, count in zip(other.bounds, other.counts, strict=False):
+            held[bound] = held.get(bound, 0) + sign * count
+        bounds = tuple(sorted(held))
+        above = self.counts[-1] + sign * other.counts[-1]
+        counts = (*(held[bound] for bound in bounds), above)
+        return HistogramReading(bounds, counts, self.total + sign * other.total)
 
 
 class PlainHistogram:
