@@ -283,9 +283,12 @@ async def test_a_provider_that_is_away_at_the_start_is_said_in_one_line() -> Non
         assert await model_in_front_of(provider.origin).provider_problem() is None
     problem = await model_in_front_of(provider.origin).provider_problem()
 
-    assert problem == (
+    assert problem is not None
+    assert problem.what == (
         f"policy_model: the provider does not answer: {provider.origin}: Connection refused"
     )
+    assert problem.where == "policy_model.base_url"
+    assert "start the provider" in str(problem.mend)
 
 
 async def test_a_key_refused_at_the_start_is_said_in_one_line() -> None:
@@ -296,10 +299,11 @@ async def test_a_key_refused_at_the_start_is_said_in_one_line() -> None:
     async with serve_wire(refusing) as upstream:
         problem = await model_in_front_of(upstream.origin).provider_problem()
 
-    assert problem == (
-        f"policy_model: the provider at {upstream.origin} refuses the key (401); "
-        "check policy_api_key in env.yaml"
-    )
+    assert problem is not None
+    assert problem.what == f"policy_model: the provider at {upstream.origin} refuses the key (401)"
+    assert problem.where == "policy_model.api_key"
+    assert "policy_api_key" in str(problem.mend)
+    assert "start the provider" not in str(problem.mend)
 
 
 async def test_code_that_calls_the_methods_gets_the_providers_error(provider: Provider) -> None:

@@ -27,6 +27,7 @@ from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
 from nemo_gym.runtime.supervise import until_dead
+from nemo_gym.runtime.told import as_one
 from nemo_gym.telemetry.figures import FigureSnapshot, from_json, from_object
 from nemo_gym.telemetry.run_view import diagnose_run
 
@@ -205,10 +206,7 @@ def _capture_dir(tree: Mapping[str, object]) -> Path | None:
 
 def _refuse_problems(running: RunningServers) -> None:
     if running.problems:
-        raise UserMistake(
-            "\n  ".join(running.problems),
-            mend="start the provider, or correct its URL, then run the same command again",
-        )
+        raise as_one(running.problems)
 
 
 class _Stopping:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
+from nemo_gym.errors import UserMistake
 from nemo_gym.runtime.garbage import settle_garbage
 from nemo_gym.runtime.logs import name_requests, server_named
 from nemo_gym.servers.instance import BaseServer
@@ -70,14 +71,15 @@ class Cell:
                 self.directory.register_local(name, hosted.app, state)
         settle_garbage()
 
-    async def provider_problems(self) -> list[str]:
-        """Return one line for each model server whose provider cannot be reached."""
+    async def provider_problems(self) -> list[UserMistake]:
+        """Return what is wrong with the provider of each model server that cannot use it."""
         asking = [
             hosted.server.provider_problem()
             for hosted in self._hosted
             if hasattr(hosted.server, "provider_problem")
         ]
-        return [line for line in await asyncio.gather(*asking) if line]
+        found = [each for each in await asyncio.gather(*asking) if each]
+        return [each if isinstance(each, UserMistake) else UserMistake(str(each)) for each in found]
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Stop every server; what still streams after `grace_s` is cut off."""

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from starlette.types import Receive, Scope, Send
 
 from nemo_gym.errors import UserMistake
+from nemo_gym.runtime.told import told
 
 __all__ = ["HeadApp", "ServerEntry"]
 
@@ -52,7 +53,7 @@ class HeadApp:
                 {
                     "run_id": run_id,
                     "servers": [asdict(s) for s in servers],
-                    "misfits": {name: _told(why) for name, why in (misfits or {}).items()},
+                    "misfits": {name: told(why) for name, why in (misfits or {}).items()},
                     "secret_marks": secret_marks,
                 }
             ),
@@ -75,10 +76,6 @@ class HeadApp:
         else:
             content_type, body = await answer()
             await _reply(send, 200, content_type, body, head=scope["method"] == "HEAD")
-
-
-def _told(mistake: UserMistake) -> dict[str, str | None]:
-    return {"what": mistake.what, "where": mistake.where, "mend": mistake.mend}
 
 
 def _json(value: object) -> Answer:

@@ -22,6 +22,7 @@ from nemo_gym.errors import ServerDied, UserMistake
 from nemo_gym.runtime.logs import tail
 from nemo_gym.runtime.placement import ProcessPlan
 from nemo_gym.runtime.registry import state_writable
+from nemo_gym.runtime.told import mistake_of
 
 __all__ = ["ChildProcess", "ChildSettings", "stop_all"]
 
@@ -106,9 +107,9 @@ class ChildProcess:
         """Let the servers start."""
         await self._say("go")
 
-    async def ready(self) -> list[str]:
+    async def ready(self) -> list[UserMistake]:
         """Wait until every server accepts calls; returns what is wrong with providers."""
-        return list((await self._expect("ready"))["problems"])
+        return [mistake_of(each) for each in (await self._expect("ready"))["problems"]]
 
     async def ask(self, question: str) -> Any:
         """Return the child's answer to one of the questions of `runtime.watch`."""

@@ -33,6 +33,7 @@ from nemo_gym.runtime.registry import (
     state_dir,
     state_writable,
 )
+from nemo_gym.runtime.told import placed
 from nemo_gym.runtime.watch import ProcessTelemetry, figures_of, metrics_of
 from nemo_gym.servers.serve import AppServer
 from nemo_gym.transport.directory import Directory
@@ -75,8 +76,8 @@ class RunningServers:
     head_url: str
     log_dir: Path | None
     """Logs of the servers; None when they belong to a run on another machine."""
-    problems: list[str] = field(default_factory=list)
-    """What is wrong already: one line a provider that cannot be reached."""
+    problems: list[UserMistake] = field(default_factory=list)
+    """What is wrong already: providers that cannot be used as things are."""
     misfits: Mapping[str, UserMistake] = field(default_factory=dict)
     """Servers whose calls cannot be answered as things are configured, by name."""
     children: list[ChildProcess] = field(default_factory=list)
@@ -153,7 +154,7 @@ class _Start:
             servers=self.layout.entries(self.config.servers),
             head_url=origin_of(head_socket),
             log_dir=self.log_dir,
-            problems=problems,
+            problems=[placed(problem, self.config) for problem in problems],
             misfits=self.config.misfits,
             children=children,
             figures=figures_of(telemetry, asks),
@@ -224,7 +225,7 @@ async def _start_processes(
     here: ProcessPlan | None,
     children: Sequence[ChildProcess],
     layout: Layout,
-) -> list[str]:
+) -> list[UserMistake]:
     """Load everything everywhere, then start it: a mistake is told before anything runs."""
     await asyncio.gather(*(child.launch() for child in children))
     if cell is not None and here is not None:
@@ -232,13 +233,14 @@ async def _start_processes(
     await asyncio.gather(*(child.loaded() for child in children))
     for child in children:
         await child.go()
-    problems: list[str] = []
+    problems: list[UserMistake] = []
     if cell is not None and here is not None:
         await cell.start(layout.sockets[here.name])
         problems += await cell.provider_problems()
-    for lines in await asyncio.gather(*(child.ready() for child in children)):
-        problems += lines
-    return sorted(set(problems))
+    for found in await asyncio.gather(*(child.ready() for child in children)):
+        problems += found
+    # Every cell hosts every model server, and asks its provider.
+    return [each for _, each in sorted({each.what: each for each in problems}.items())]
 
 
 def _hosted_here(plans: Sequence[ProcessPlan], options: RunOptions) -> ProcessPlan | None:

@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from nemo_gym.errors import TransportError
+from nemo_gym.errors import TransportError, UserMistake
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_headers import request_headers
 from nemo_gym.servers.forward_tries import Unanswered
@@ -33,6 +33,11 @@ from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 __all__ = ["ForwardingModel", "problem_of"]
 
 _AT_START_S = 3.0
+_START_IT = "start the provider, or correct its URL, then run the same command again"
+_GIVE_KEY = (
+    "give the provider's own key: policy_api_key in env.yaml, or --model-api-key KEY, then run the "
+    "same command again"
+)
 
 
 class ForwardingModel(SimpleResponsesAPIModel):
@@ -65,14 +70,25 @@ class ForwardingModel(SimpleResponsesAPIModel):
         app.router.lifespan_context = closing
         return app
 
-    async def provider_problem(self) -> str | None:
-        """Return one line when the provider cannot be used as things are; None when it answers.
+    async def provider_problem(self) -> UserMistake | None:
+        """Return why the provider cannot be used as things are; None when it answers.
 
-        Takes three seconds at most.
+        `where` is the setting that is to blame, as `NAME.SETTING`. Takes three seconds at most.
         """
         provider = self.forwarder.provider
-        problem = await problem_of(provider)
-        return f"{self.config.name}: {problem}" if problem else None
+        problems = await asyncio.gather(*(_problem(provider, at) for at in provider.addresses))
+        found = [problem for problem in problems if problem is not None]
+        if not found:
+            return None
+        # Replicas share their key: the first mend is a good beginning for all.
+        part, mend = found[0][1:]
+        settings = type(self.config).model_fields
+        setting = next((f".{name}" for name in settings if name.endswith(part)), "")
+        return UserMistake(
+            f"{self.config.name}: {'; '.join(what for what, *_ in found)}",
+            where=f"{self.config.name}{setting}",
+            mend=mend,
+        )
 
     async def responses(self, body: Any) -> NeMoGymResponse:
         """Return the provider's answer to a Responses create request (a model or a mapping)."""
@@ -124,7 +140,8 @@ async def problem_of(provider: Provider, *, sends_key: bool = True) -> str | Non
     return "; ".join(problem for problem in problems if problem is not None) or None
 
 
-async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> str | None:
+async def _problem(provider: Provider, address: Address) -> tuple[str, str, str] | None:
+    """Return what is wrong, what the name of the setting to blame ends in, and how to mend it."""
     messages = provider.dialects[0] == MESSAGES.name
     headers = request_headers((), provider, address, messages=messages)
     transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
@@ -132,11 +149,11 @@ async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> 
         reply = await transport.send(Call("GET", address.target("/v1/models"), headers))
         await reply.aclose()
     except TransportError as problem:
-        return f"the provider does not answer: {problem}"
+        return f"the provider does not answer: {problem}", "base_url", _START_IT
     finally:
         await transport.aclose()
     # A 403 may only mean that this key must not list models; it can still be good for calls.
-    if sends_key and reply.status == 401:
+    if reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
-        return f"{what}; check policy_api_key in env.yaml"
+        return what, "api_key", _GIVE_KEY
     return None
