@@ -75,13 +75,11 @@ class ForwardingModel(SimpleResponsesAPIModel):
 
         `where` is the setting that is to blame, as `NAME.SETTING`. Takes three seconds at most.
         """
-        provider = self.forwarder.provider
-        problems = await asyncio.gather(*(_problem(provider, at) for at in provider.addresses))
-        found = [problem for problem in problems if problem is not None]
+        found = await _problems(self.forwarder.provider, sends_key=True)
         if not found:
             return None
         # Replicas share their key: the first mend is a good beginning for all.
-        part, mend = found[0][1:]
+        _, part, mend = found[0]
         settings = type(self.config).model_fields
         setting = next((f".{name}" for name in settings if name.endswith(part)), "")
         return UserMistake(
@@ -135,13 +133,20 @@ async def problem_of(provider: Provider, *, sends_key: bool = True) -> str | Non
     `sends_key` false: calls bring keys of their own, so that none is refused here. Takes three
     seconds at most.
     """
+    found = await _problems(provider, sends_key=sends_key)
+    return "; ".join(what for what, *_ in found) or None
+
+
+_Found = tuple[str, str, str]
+"""What is wrong, what the name of the setting to blame ends in, and how to mend it."""
+
+
+async def _problems(provider: Provider, *, sends_key: bool) -> list[_Found]:
     asked = (_problem(provider, at, sends_key=sends_key) for at in provider.addresses)
-    problems = await asyncio.gather(*asked)
-    return "; ".join(problem for problem in problems if problem is not None) or None
+    return [problem for problem in await asyncio.gather(*asked) if problem is not None]
 
 
-async def _problem(provider: Provider, address: Address) -> tuple[str, str, str] | None:
-    """Return what is wrong, what the name of the setting to blame ends in, and how to mend it."""
+async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> _Found | None:
     messages = provider.dialects[0] == MESSAGES.name
     headers = request_headers((), provider, address, messages=messages)
     transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
@@ -153,7 +158,7 @@ async def _problem(provider: Provider, address: Address) -> tuple[str, str, str]
     finally:
         await transport.aclose()
     # A 403 may only mean that this key must not list models; it can still be good for calls.
-    if reply.status == 401:
+    if sends_key and reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
         return what, "api_key", _GIVE_KEY
     return None

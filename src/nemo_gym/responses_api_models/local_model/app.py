@@ -109,9 +109,8 @@ class LocalModel(ForwardingModel):
         app.router.lifespan_context = with_model
         return app
 
-    async def provider_problem(self) -> str | None:
-        """Return None: the model has loaded by the time this is asked."""
-        return None
+    async def provider_problem(self) -> None:
+        """Find nothing wrong: the model has loaded by the time this is asked."""
 
 
 def _usable_cores() -> int:
