@@ -167,6 +167,16 @@ async def test_where_and_how_it_runs_may_change(output: Path, tree: Row) -> None
     assert report.finished == 1
 
 
+async def test_a_run_goes_on_whose_manifest_shows_what_is_hidden_today(output: Path) -> None:
+    shown, hidden = ({"extra_headers": {"X-My-Auth": text}} for text in ("planted-1", "***"))
+    await collect(output, rows_of(1), tree={"policy_model": shown})
+
+    report = await collect(output, rows_of(1), tree={"policy_model": hidden}, mode="resume")
+
+    assert report.finished == 1
+    assert "planted-1" not in text_of(files_of(output).manifest)
+
+
 async def test_a_local_provider_may_come_back_on_another_port(output: Path) -> None:
     url = "http://127.0.0.1:{}/v1"
     await collect(output, rows_of(1), tree={"policy_base_url": url.format(5000)})

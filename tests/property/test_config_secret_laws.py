@@ -24,10 +24,13 @@ _SECRET_KEYS = [
     "api_key", "policy_api_key", "openai_api_key", "apiKey", "X-Api-Key", "hf_token", "token",
     "accessToken", "client_secret", "secret", "aws_secret_access_key", "password", "db_password",
     "Authorization", "authorization", "cookie", "private_key", "credentials", "api_keys",
+    "Helicone-Auth", "Ocp-Apim-Subscription-Key", "X-Functions-Key", "x-litellm-key", "basic_auth",
+    "jwt", "sig", "X-Anything-Key", "X-Signature", "connection_string",
 ]  # fmt: skip
 _HARMLESS_KEYS = [
     "max_tokens", "max_output_tokens", "eos_token", "num_tokens", "model", "entrypoint", "host",
     "key", "keys", "monkey", "tokenizer", "secretary", "policy_base_url", "author",
+    "auth", "answer_key", "sort_key", "signature",
 ]  # fmt: skip
 
 # A marker no other generated text contains, so that a leak is a leak; then what is written

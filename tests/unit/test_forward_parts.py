@@ -239,3 +239,14 @@ async def test_a_client_that_leaves_while_it_asks_costs_the_provider_nothing() -
     await forwarder.forward({**scope, "query_string": b"", "headers": []}, receive, send)
 
     assert upstream.calls == []
+
+
+def test_whatever_headers_a_provider_is_sent_are_secret_but_for_what_everyone_sends() -> None:
+    headers = {
+        "X-My-Auth": "planted-1",
+        "Helicone-Auth": "Bearer planted-2",
+        "Accept": "text/plain",
+    }
+    provider = Provider((ADDRESS,), ("responses",), headers=headers)
+
+    assert provider.secrets == {"planted-1", "Bearer planted-2", "planted-2"}

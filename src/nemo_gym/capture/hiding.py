@@ -18,8 +18,9 @@ __all__ = ["Hider", "credentials_of"]
 _HIDDEN = "***"
 # Shorter ones (`EMPTY`, `none`) are placeholders: without them every text would be garbled.
 _SHORTEST = 6
-_NAMES = re.compile(r"authorization|cookie|(^|[-_])(api-?key|key|token|secret|password)$")
-_PARAMETERS = re.compile(r"^(key|sig|signature)$|(^|[-_])(api[-_]?key|key|token|secret|password)$")
+_ANYWHERE = r"(api[-_]?key|key|token|secret|password|auth|jwt|sig|signature|credentials?)"
+_NAMES = re.compile(rf"authorization|cookie|(^|[-_]){_ANYWHERE}$")
+_PARAMETERS = re.compile(rf"(^|[-_]){_ANYWHERE}$")
 
 
 def credentials_of(headers: Iterable[tuple[bytes, bytes]], query: bytes) -> frozenset[str]:

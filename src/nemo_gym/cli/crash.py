@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nemo_gym.config.document import read_document
-from nemo_gym.config.secrets import Redactor, collect_secrets, is_secret_key
+from nemo_gym.config.secrets import Redactor, collect_secrets, is_secret_key, is_secret_path
 from nemo_gym.errors import UserMistake
 
 __all__ = ["redacted_traceback"]
@@ -33,5 +33,5 @@ def _secrets(arguments: Sequence[str]) -> Iterator[str]:
         key, _, value = text.partition("=")
         if is_secret_key(before.lstrip("-")):
             yield text
-        elif is_secret_key(key.strip("+-").rpartition(".")[2]):
+        elif is_secret_path(key.strip("+-~").split(".")):
             yield value

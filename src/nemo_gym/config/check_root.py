@@ -8,7 +8,7 @@ from nemo_gym.config.document import KeyPath, dotted
 from nemo_gym.config.merge import Layers
 from nemo_gym.config.problems import Problems
 from nemo_gym.config.schema import RootSettings
-from nemo_gym.config.secrets import collect_secrets, is_secret_key
+from nemo_gym.config.secrets import collect_secrets, is_secret_path
 from nemo_gym.config.typed import WrongType, coerce, describe, field_types
 
 __all__ = ["check_root", "known_root_keys", "wrong_type"]
@@ -30,7 +30,7 @@ def check_root(tree: dict[str, object], layers: Layers, problems: Problems) -> N
 def wrong_type(path: KeyPath, value: object, expected: object, layers: Layers) -> dict[str, str]:
     """Return what, where and how to mend for a value of the wrong type; no secret is shown."""
     source = layers.source(path)
-    secret = is_secret_key(path[-1]) or is_secret_key(source[-1]) or collect_secrets({"": value})
+    secret = is_secret_path(path) or is_secret_path(source) or collect_secrets({"": value})
     shown = "a value" if secret else _shown(value, expected)
     mend = f"give {dotted(source)} {describe(expected)}"
     if isinstance(value, int | float) and not isinstance(value, bool) and _fits("x", expected):

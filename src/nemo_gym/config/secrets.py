@@ -1,14 +1,15 @@
 """Which values of a configuration are secret, and how they are kept out of everything shown.
 
 A value is secret by the name of its key (`api_key`, `*_token`, `password`, `authorization`, …), as
-user information or a key parameter of a URL, or by having been read from an environment variable
-with such a name. No I/O.
+a header or query parameter that is sent along (`extra_headers`), as user information or a key
+parameter of a URL, or by having been read from an environment variable with such a name. No I/O.
 """
 
 import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "collect_secrets",
     "hide",
     "is_secret_key",
+    "is_secret_path",
 ]
 
 HIDDEN = "***"
@@ -28,14 +30,28 @@ SHORTEST_REDACTED = 6
 They are still hidden where they stand, by the name of their key."""
 
 _SECRET_KEY = re.compile(
-    r"(^|_)(api_?keys?|(access|secret|private|signing|auth|account|master|license)_keys?|tokens?"
-    r"|secrets?|passwords?|passwd|pwd|passphrase|credentials?|authorization|bearer|cookies?)$"
+    r"(^|_)(api_?keys?|(access|secret|private|signing|auth|account|master|license|subscription"
+    r"|functions?|service|encryption|litellm)_keys?|tokens?|secrets?|passwords?|passwd|pwd"
+    r"|passphrase|credentials?|authorization|bearer|cookies?|jwts?|sig|connection_string)$"
+    # `Helicone-Auth`, `X-Any-Key`: names of headers. A bare `auth` or `key` may be anything.
+    r"|[a-z0-9]_auth$|^x_([a-z0-9]+_)*(key|signature)$"
 )
 # `max_tokens: 512` is a count and `eos_token: </s>` is vocabulary.
 _HARMLESS_TOKEN = re.compile(
     r"(^|_)((max|min|num|n|total|input|output|prompt|completion|reasoning|cached|thinking|budget"
     r"|bos|eos|pad|unk|sep|cls|mask|stop|start|end|special|image)(_[a-z]+)*_tokens?)$"
 )
+# Nobody knows what a provider, or a proxy before it, takes for a credential.
+_SENT = re.compile(r"(^|_)headers$|(^|_)(extra|default|custom|additional)_query(_params?)?$")
+_SENT_HOWEVER_WRITTEN = re.compile(r"(^|_)(extra|default|custom|additional)_headers$")
+# What is under these names is the same for everyone; taken out of all texts it would garble them.
+_HARMLESS_SENT = frozenset(
+    (
+        "accept", "accept_charset", "accept_encoding", "accept_language", "anthropic_beta",
+        "anthropic_version", "api_version", "cache_control", "connection", "content_type",
+        "openai_beta", "user_agent",
+    )
+)  # fmt: skip
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _USERINFO = re.compile(
     r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<info>[^/?#\s@]+(?:@[^/?#\s@]+)*)@"
@@ -46,13 +62,21 @@ _SCHEMES = re.compile(r"(?:bearer|basic|token|apikey|digest)\s+(?P<rest>\S.*)", 
 
 def is_secret_key(name: str) -> bool:
     """Return whether a key of this name holds a secret."""
-    plain = _CAMEL.sub("_", name).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+    plain = _plain_name(name)
     return bool(_SECRET_KEY.search(plain)) and not _HARMLESS_TOKEN.search(plain)
+
+
+def is_secret_path(path: Iterable[str]) -> bool:
+    """Return whether the value under these keys, the outermost first, is secret by their names."""
+    here = _Place.OPEN
+    for key in path:
+        here = _below(here, key, {})
+    return here is not _Place.OPEN
 
 
 def collect_secrets(tree: object) -> frozenset[str]:
     """Return every secret value found anywhere in a tree of mappings, lists and values."""
-    return frozenset(_collect(tree, secret=False))
+    return frozenset(_collect(tree, _Place.OPEN))
 
 
 def hide(tree: Mapping[str, object], secrets: Iterable[str] = ()) -> dict[str, object]:
@@ -61,7 +85,8 @@ def hide(tree: Mapping[str, object], secrets: Iterable[str] = ()) -> dict[str, o
     `secrets` are values known to be secret beside those that the tree itself shows to be.
     """
     redactor = Redactor({*secrets, *collect_secrets(tree)})
-    return {redactor.redact(key): _hide(key, value, redactor) for key, value in tree.items()}
+    shown = _hide(tree, redactor, _Place.OPEN)
+    return shown if isinstance(shown, dict) else {}
 
 
 class Redactor:
@@ -100,16 +125,41 @@ class RedactingFilter(logging.Filter):
         return True
 
 
-def _collect(value: object, *, secret: bool) -> Iterator[str]:
+class _Place(Enum):
+    """What a value is by the keys above it."""
+
+    OPEN = 1
+    SENT = 2
+    """A mapping of headers or query parameters that go along with every request."""
+    SECRET = 3
+
+
+def _plain_name(name: str) -> str:
+    return _CAMEL.sub("_", name).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
+
+
+def _below(here: _Place, key: str, value: object) -> _Place:
+    """Return the place of `value` under `key` of a mapping at `here`."""
+    if here is _Place.SECRET or is_secret_key(key):
+        return _Place.SECRET
+    name = _plain_name(key)
+    if here is _Place.SENT:
+        return _Place.OPEN if name in _HARMLESS_SENT else _Place.SECRET
+    if isinstance(value, Mapping):
+        return _Place.SENT if _SENT.search(name) else _Place.OPEN
+    return _Place.SECRET if _SENT_HOWEVER_WRITTEN.search(name) else _Place.OPEN
+
+
+def _collect(value: object, here: _Place) -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, below in value.items():
-            yield from _collect(below, secret=secret or is_secret_key(str(key)))
+            yield from _collect(below, _below(here, str(key), below))
     elif isinstance(value, list | tuple):
         for below in value:
-            yield from _collect(below, secret=secret)
+            yield from _collect(below, here)
     elif isinstance(value, bool) or value is None or value == "":
         return
-    elif secret:
+    elif here is _Place.SECRET:
         text = str(value)
         yield text
         scheme = _SCHEMES.fullmatch(text)
@@ -140,27 +190,22 @@ def _is_secret_parameter(name: str) -> bool:
     return name.lower() in {"key", "sig", "signature"} or is_secret_key(name)
 
 
-def _hide(key: str, value: object, redactor: Redactor) -> object:
-    if is_secret_key(key):
-        return _hidden_whole(value)
+def _hide(value: object, redactor: Redactor, here: _Place) -> object:
     if isinstance(value, Mapping):
-        return {redactor.redact(str(k)): _hide(str(k), v, redactor) for k, v in value.items()}
+        return {
+            redactor.redact(str(key)): _hide(below, redactor, _below(here, str(key), below))
+            for key, below in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_hide("", below, redactor) for below in value]
+        return [_hide(below, redactor, here) for below in value]
+    if here is _Place.SECRET:
+        # Null and booleans say only whether it is set.
+        return value if value is None or isinstance(value, bool) or value == "" else HIDDEN
     if isinstance(value, str):
         return _hide_url(redactor.redact(value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value if redactor.redact(str(value)) == str(value) else HIDDEN
     return value
-
-
-def _hidden_whole(value: object) -> object:
-    """Hide every value under a secret key; null and booleans say only whether it is set."""
-    if isinstance(value, Mapping):
-        return {key: _hidden_whole(below) for key, below in value.items()}
-    if isinstance(value, list | tuple):
-        return [_hidden_whole(below) for below in value]
-    return value if value is None or isinstance(value, bool) or value == "" else HIDDEN
 
 
 def _hide_url(text: str) -> str:

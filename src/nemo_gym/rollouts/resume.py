@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from nemo_gym.config.secrets import hide
 from nemo_gym.ids import ATTEMPT_INDEX_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, RolloutId
 from nemo_gym.rollouts.lines import Members, count_of, text_of
 from nemo_gym.rollouts.manifest import Manifest
@@ -148,7 +149,8 @@ def _is_larger(was: int | None, now: int | None) -> bool:
 
 
 def _config_changes(old: Manifest, new: Manifest) -> list[str]:
-    before, after = _flattened(old.config), _flattened(new.config)
+    # What counts as a secret may have been less when the run began.
+    before, after = _flattened(hide(old.config)), _flattened(hide(new.config))
     changes: list[str] = []
     for key in sorted(before.keys() | after.keys()):
         one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)

@@ -14,6 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from nemo_gym.config.document import KeyPath, dotted
 from nemo_gym.config.resolved import KINDS, RunConfig
 from nemo_gym.config.schema import CREDENTIAL_KEYS, RootSettings
+from nemo_gym.config.secrets import hide
 from nemo_gym.config.servers import is_server
 from nemo_gym.config.typed import field_types
 from nemo_gym.errors import ConfigMistake
@@ -149,9 +150,17 @@ class _Comparison:
         if self.marks is not None and dotted(path) in self.marks:
             return _mark(here) == self.marks[dotted(path)]
         if self.marks is None:
-            hidden = RunConfig({path[-1]: here}, (), {}, self.config.secrets).hidden()
-            return there in (here, hidden[path[-1]])
+            return there in (here, self._hidden(here, path))
         return here == there
+
+    def _hidden(self, value: object, path: KeyPath) -> object:
+        tree: dict[str, object] = {path[-1]: value}
+        for key in reversed(path[:-1]):
+            tree = {key: tree}
+        shown: object = hide(tree, self.config.secrets)
+        while isinstance(shown, Mapping) and shown:
+            shown = next(iter(shown.values()))
+        return shown
 
 
 _Pair = tuple[KeyPath, object, object]

@@ -92,7 +92,7 @@ class Provider:
 
     def __post_init__(self) -> None:
         """Gather the secrets."""
-        found = collect_secrets(dict(self.headers))
+        found = collect_secrets({"extra_headers": dict(self.headers)})
         if self.key is not None and self.key.needle is not None:
             found |= {self.key.secret}
         for address in self.addresses:
