@@ -130,3 +130,30 @@ def test_a_lease_that_cannot_be_made_is_a_mistake_for_the_output_only(tmp_path: 
     with pytest.raises(OutputUnusable):
         hold_output(tmp_path / "file" / "x_run.lock", HOLDER)
     assert hold_capture_ids(tmp_path / "file", ALL, HOLDER) is None
+
+
+def test_a_folder_in_which_nothing_can_ever_be_made_is_a_mistake_and_no_endless_try(
+    tmp_path: Path,
+) -> None:
+    class Proc(Disk):
+        """Says of a directory that it is not there when asked to make it, as `/proc` does."""
+
+        def make_directory(self, path: Path) -> None:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+
+    with pytest.raises(OutputUnusable) as refused:
+        hold_output(tmp_path / "x" / "a_run.lock", HOLDER, disk=Proc())
+
+    assert refused.value.where == str(tmp_path / "x")
+    assert "--output" in str(refused.value.mend)
+
+
+def test_a_run_that_is_refused_names_the_output_once_and_the_process(tmp_path: Path) -> None:
+    with (
+        hold_output(tmp_path / "a_run.lock", HOLDER),
+        pytest.raises(RunConflict) as refused,
+    ):
+        hold_output(tmp_path / "a_run.lock", HOLDER)
+
+    assert refused.value.what.count(HOLDER.output) == 1
+    assert f"process {HOLDER.pid} on" in refused.value.what

@@ -23,6 +23,8 @@ from nemo_gym.rollouts.unusable import output_unusable
 __all__ = ["CaptureIds", "FileLease", "Holder", "hold_capture_ids", "hold_output"]
 
 _HIDDEN = ".nemo_gym"
+_TRIES = 100
+"""How often a directory is made again that another run has just removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +137,20 @@ def _take(path: Path, disk: Disk) -> _Taken:
 def _take_in_directory(path: Path, disk: Disk) -> tuple[_Taken, Sequence[Path]]:
     """Hold `path`, making its directory; return the directories made as well, the deepest first."""
     folder = path.parent
-    while True:
+    for tries_left in reversed(range(_TRIES)):
         made = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
             disk.make_directory(folder)
             return _take(path, disk), made
         except FileNotFoundError:
-            # A run that made the directory too, and was refused, has just removed it again.
-            if folder.exists():
+            # A run that made the directory too, and was refused, has just removed it again. But
+            # there are folders in which nothing can be made, and they say the same: those of /proc.
+            if folder.exists() or not tries_left:
                 raise
         except BaseException:
             _remove_empty(made, disk)
             raise
+    raise AssertionError  # pragma: no cover - the last try returns or raises
 
 
 def _remove_empty(made: Sequence[Path], disk: Disk) -> None:
@@ -182,7 +186,7 @@ def hold_output(lock: Path, holder: Holder, *, disk: Disk = REAL_DISK) -> FileLe
         mend = "give --output a path in a directory that can be written"
         raise output_unusable("the output cannot be written", error, lock, mend) from error
     raise RunConflict(
-        f"another run writes to {holder.output}: {_named(taken.content)}",
+        f"another run writes to {holder.output} ({_process(taken.content)})",
         where=str(lock),
         mend="wait for it, stop it, or give another --output",
     )
@@ -242,6 +246,13 @@ def _refuse_overlap(path: Path, ids: CaptureIds, capture_dir: Path, disk: Disk) 
 
 
 def _named(content: Mapping[str, object]) -> str:
+    """Return a run by its output."""
+    told = _process(content)
+    return f"{content['output']} ({told})" if "output" in content else told
+
+
+def _process(content: Mapping[str, object]) -> str:
+    """Return a run by its process."""
     if "output" not in content:
         return "it is just starting"
-    return "{output} (process {pid} on {host}, since {started_at})".format_map(content)
+    return "process {pid} on {host}, since {started_at}".format_map(content)
