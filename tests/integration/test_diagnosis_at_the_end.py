@@ -58,3 +58,14 @@ def test_metrics_that_hold_the_loop_are_not_what_slowed_the_rollouts_down(tmp_pa
 
     assert "diagnosis: " in said
     assert "event loop" not in said
+
+
+def test_a_provider_that_answers_all_in_the_same_time_calls_for_more_concurrency(
+    tmp_path: Path,
+) -> None:
+    with provider_process(answer={"text": "done"}, delay_s=1.0) as origin:
+        said = evaluated(tmp_path, origin, "--concurrency", "40", rows=240)
+
+    assert "diagnosis: 6.0 times as many rollouts as ran at once" in said
+    assert "provider p50 1.0 s" in said
+    assert "raise --concurrency: the provider shows no sign of being full" in said

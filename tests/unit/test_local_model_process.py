@@ -10,6 +10,7 @@ import pytest
 
 from nemo_gym.errors import ConfigMistake, ConnectFailed, ServerDied
 from nemo_gym.responses_api_models.local_model.llama import Llama, LlamaSettings
+from nemo_gym.telemetry.figures import snapshot
 from support.llama import until
 
 SETTINGS = LlamaSettings("/m.gguf", "m", 512, 1, 1, 4)
@@ -41,6 +42,19 @@ async def test_callers_at_the_same_time_share_one_process(play: Callable[..., Ll
 
     assert set(origins) == {"http://127.0.0.1:9"}
     assert llama.starts == 1
+
+
+async def test_while_it_runs_it_is_told_how_many_calls_it_works_on_at_once(
+    play: Callable[..., Llama],
+) -> None:
+    before = snapshot("cell-0").model.local_slots
+    llama = play(STAY)
+
+    await llama.origin()
+
+    assert snapshot("cell-0").model.local_slots == before + SETTINGS.slots
+    await llama.stop()
+    assert snapshot("cell-0").model.local_slots == before
 
 
 @pytest.mark.parametrize(

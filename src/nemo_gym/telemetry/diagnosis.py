@@ -14,6 +14,7 @@ Bottleneck = Literal[
     "event_loop",
     "connections",
     "disk",
+    "local_model",
     "admission",
     "provider",
     "none",
@@ -34,6 +35,16 @@ class Figures:
     """Of the time that rollouts ran, the part during which a call to a provider was open."""
     provider_retried_share: float | None = None
     """Of that time, the part in calls that were tried again, waits between tries included."""
+    provider_growth: float | None = None
+    """How many times as long calls took in the company usual there as in less than half of it."""
+    provider_again_share: float | None = None
+    """Of the tries, the part that had to be repeated: refused for load, broken, or not answered."""
+    rounds: float | None = None
+    """How many times as many rollouts as ran at once there are to run; 1: all ran at once."""
+    local_slots: float | None = None
+    """How many calls the models work on at once that the run itself runs; None: it runs none."""
+    calls_under_way: float | None = None
+    """Calls to providers under way, on average."""
     provider_errors_share: float | None = None
     """Of the calls to providers, the part that ended in an error or had to be tried again."""
     loop_lag_p99_ms: float | None = None
@@ -121,6 +132,10 @@ def _percent(share: float) -> str:
     return f"{share * 100:.0f} %"
 
 
+def _times(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:,.0f}"
+
+
 def _seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
 
@@ -131,6 +146,11 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "active": lambda v: f"{v:.0f} active",
     "provider_p50_s": lambda v: f"provider p50 {_seconds(v)}",
     "provider_share": lambda v: f"the provider took {_percent(v)} of the running time",
+    "provider_growth": lambda v: f"its calls take {_times(v)} times as long in company",
+    "provider_again_share": lambda v: f"{_percent(v)} of the tries had to be repeated",
+    "rounds": lambda v: f"{_times(v)} times as many rollouts as ran at once",
+    "local_slots": lambda v: f"the model that this run runs works on {v:.0f} calls at once",
+    "calls_under_way": lambda v: f"{v:.1f} calls under way",
     "provider_retried_share": lambda v: (
         f"{_percent(v)} in calls tried again, waits between tries included"
     ),
@@ -164,6 +184,25 @@ def _filled(figures: Figures) -> bool:
 def _not_at_once(figures: Figures) -> bool:
     # Where no call has ended yet, the share says that they take long.
     return figures.provider_p50_s is None or figures.provider_p50_s >= 0.05
+
+
+_SLOW_PROVIDER = _both(_least("provider_share", 0.6), _not_at_once)
+_WAITING = _least("admission_wait_share", 0.3)
+
+
+def _local_model_full(figures: Figures) -> bool:
+    slots, under_way = figures.local_slots, figures.calls_under_way
+    return slots is not None and under_way is not None and under_way >= 0.9 * slots
+
+
+def _provider_full(figures: Figures) -> bool:
+    # More than a few tries repeated, or latency that grows with what is asked at once.
+    return _least("provider_again_share", 0.02)(figures) or _least("provider_growth", 1.5)(figures)
+
+
+def _others_wait(figures: Figures) -> bool:
+    # Few of those that are left wait for admission at a time, so that share alone says too little.
+    return _WAITING(figures) or _least("rounds", 2)(figures)
 
 
 _RULES: tuple[_Rule, ...] = (
@@ -218,14 +257,42 @@ _RULES: tuple[_Rule, ...] = (
         "put the capture directory on a faster local disk",
     ),
     _Rule(
+        "local_model",
+        _both(_SLOW_PROVIDER, _local_model_full),
+        ("local_slots", "calls_under_way", "provider_p50_s"),
+        "the model is the limit, more concurrency would only queue: use a faster machine, a "
+        "smaller model, more threads or slots ('threads', 'parallel'), or fewer output tokens",
+    ),
+    _Rule(
+        "provider",
+        _both(_SLOW_PROVIDER, _provider_full),
+        (
+            "provider_share",
+            "provider_growth",
+            "provider_again_share",
+            "provider_retried_share",
+            "provider_p50_s",
+            "active",
+        ),
+        "the provider is full, more concurrency would only queue: use a faster one, more "
+        "replicas, or fewer output tokens",
+    ),
+    _Rule(
         "admission",
-        _least("admission_wait_share", 0.3),
+        _both(_SLOW_PROVIDER, _others_wait),
+        ("rounds", "admission_wait_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
+        "raise --concurrency: the provider shows no sign of being full; if its latency grows "
+        "then, it is the provider",
+    ),
+    _Rule(
+        "admission",
+        _WAITING,
         ("admission_wait_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
         "raise --concurrency, if the provider can take more",
     ),
     _Rule(
         "provider",
-        _both(_least("provider_share", 0.6), _not_at_once),
+        _SLOW_PROVIDER,
         (
             "provider_share",
             "provider_retried_share",

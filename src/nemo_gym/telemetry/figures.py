@@ -11,7 +11,7 @@ from time import monotonic, perf_counter, time
 from typing import Any
 
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.live import LiveCounts, live_counts
+from nemo_gym.telemetry.live import LOADS, LiveCounts, live_counts
 from nemo_gym.telemetry.machine import busy_s, used_by_tree_s, waited_for_core_s
 from nemo_gym.telemetry.observer import driver_metrics
 from nemo_gym.telemetry.series import HistogramReading
@@ -50,6 +50,10 @@ class RolloutFigures:
     """Seconds run, all rollouts added up, those that still run so far."""
     finished_before: int = 0
     """Of those finished, the ones of earlier sessions: no part of a rate."""
+    most_active: int = 0
+    """Most that ran at once, in this session."""
+    ran_s: float | None = None
+    """Seconds since this session began; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,12 @@ class ModelFigures:
     """Seconds that the calls under way have taken so far, added up."""
     retried_s: float = 0.0
     """Seconds of calls that were tried again, waits between tries included, added up."""
+    load_calls: tuple[int, ...] = (0,) * LOADS
+    """Calls without error and further tries, by how many were under way: see `LatencyByLoad`."""
+    load_seconds: tuple[float, ...] = (0.0,) * LOADS
+    """Their seconds, added up."""
+    local_slots: int = 0
+    """How many calls models that the process runs itself work on at once; 0: it runs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +207,8 @@ def _rollouts(live: LiveCounts) -> RolloutFigures | None:
         r.waiting.total_s(now),
         r.running.total_s(now),
         r.finished_before,
+        r.running.most,
+        None if r.began_at is None else now - r.began_at,
     )
 
 
@@ -215,6 +227,9 @@ def _model(live: LiveCounts) -> ModelFigures:
         connection_waited_s=live.connection_waited_s,
         open_s=live.model_open.open_s(perf_counter()),
         retried_s=live.model_retried_s,
+        load_calls=tuple(live.model_by_load.calls),
+        load_seconds=tuple(live.model_by_load.seconds),
+        local_slots=sum(live.local_slots.copy().values()),
     )
 
 
@@ -261,11 +276,17 @@ def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
             **raw,
             "rollouts": None if rollouts is None else RolloutFigures(**rollouts),
             "servers": tuple(ServerFigures(**one) for one in raw["servers"]),
-            "model": ModelFigures(**{**model, "duration": _reading(model["duration"])}),
+            "model": _model_of(model),
             "capture": CaptureFigures(**{**capture, "commit": _reading(capture["commit"])}),
             "loop": None if loop is None else LoopFigures(**loop),
         }
     )
+
+
+def _model_of(raw: dict[str, Any]) -> ModelFigures:
+    told = {**raw, "duration": _reading(raw["duration"])}
+    told |= {name: tuple(raw[name]) for name in ("load_calls", "load_seconds") if name in raw}
+    return ModelFigures(**told)
 
 
 def _reading(raw: dict[str, Any]) -> HistogramReading:

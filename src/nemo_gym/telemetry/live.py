@@ -5,12 +5,24 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 """
 
 import os
-from time import monotonic
+from time import monotonic, perf_counter
 
 from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_MS, LIVE_DURATION_BOUNDARIES_S
 from nemo_gym.telemetry.series import PlainHistogram
 
-__all__ = ["LiveCounts", "Ongoing", "RolloutCounts", "ServerCounts", "live_counts", "server_counts"]
+__all__ = [
+    "LOADS",
+    "LatencyByLoad",
+    "LiveCounts",
+    "Ongoing",
+    "RolloutCounts",
+    "ServerCounts",
+    "live_counts",
+    "server_counts",
+]
+
+LOADS = 16
+"""Classes of `LatencyByLoad`; the last holds everything from 32768 under way on."""
 
 
 class Ongoing:
@@ -19,15 +31,18 @@ class Ongoing:
     Times are of `time.perf_counter`, in seconds.
     """
 
-    __slots__ = ("_began", "_ended_s")
+    __slots__ = ("_began", "_ended_s", "most")
 
     def __init__(self) -> None:
+        self.most = 0
+        """Most that were under way at once."""
         self._ended_s = 0.0
         self._began: dict[int, float] = {}
 
     def begin(self, what: object, at: float) -> None:
         """Say that `what`, which lives until its end, began."""
         self._began[id(what)] = at
+        self.most = max(self.most, len(self._began))
 
     def end(self, what: object, at: float) -> None:
         """Say that `what` ended; only what began counts."""
@@ -40,6 +55,26 @@ class Ongoing:
     def open_s(self, now: float) -> float:
         """Return the seconds so far of all that is under way."""
         return sum(now - began for began in self._began.copy().values())
+
+
+class LatencyByLoad:
+    """Calls and their seconds, by how many were under way when each began: 1, 2-3, 4-7, ….
+
+    What answers in the order of asking lets calls wait once it is full, so those that began in
+    company take longer.
+    """
+
+    __slots__ = ("calls", "seconds")
+
+    def __init__(self) -> None:
+        self.calls = [0] * LOADS
+        self.seconds = [0.0] * LOADS
+
+    def record(self, under_way: int, took_s: float) -> None:
+        """Add one call, itself among those `under_way`."""
+        load = min(under_way, 2**LOADS - 1).bit_length() - 1
+        self.calls[load] += 1
+        self.seconds[load] += took_s
 
 
 class ServerCounts:
@@ -60,6 +95,7 @@ class RolloutCounts:
 
     __slots__ = (
         "active",
+        "began_at",
         "failed",
         "finished",
         "finished_before",
@@ -73,6 +109,8 @@ class RolloutCounts:
 
     def __init__(self) -> None:
         self.planned: int | None = None
+        self.began_at: float | None = None
+        """`time.perf_counter` at which this session began."""
         self.offered = 0
         """Handed to dispatch."""
         self.resident = 0
@@ -94,7 +132,7 @@ class RolloutCounts:
 
     def begin(self, planned: int, finished_before: int = 0, reward_before: float = 0.0) -> None:
         """Begin a run, or go on where its earlier sessions ended; `planned` are its rollouts."""
-        self.planned = planned
+        self.planned, self.began_at = planned, perf_counter()
         self.finished = self.finished_before = finished_before
         self.reward_total = reward_before
         self.offered = self.failed = 0
@@ -120,6 +158,10 @@ class LiveCounts:
         """Calls to a provider, from their first try on."""
         self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
         """Of the calls that ended with their first try."""
+        self.model_by_load = LatencyByLoad()
+        """Of these, the ones without an error."""
+        self.local_slots: dict[int, int] = {}
+        """How many calls each model that this process runs itself works on at once."""
         self.model_retried_s = 0.0
         """Seconds of the others, waits between tries included, added up."""
         self.tool_calls = 0

@@ -37,6 +37,7 @@ class ModelCall:
     """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
     __slots__ = (
+        "_company",
         "_ended",
         "_error",
         "_model",
@@ -64,6 +65,7 @@ class ModelCall:
         )
         live = live_counts()
         live.model_calls_in_flight += 1
+        self._company = live.model_calls_in_flight
         self._started = perf_counter()
         live.model_open.begin(self, self._started)
 
@@ -152,6 +154,8 @@ class ModelCall:
             live.model_retried_s += took_s
         else:
             live.model_duration.record(took_s)
+            if error is None:
+                live.model_by_load.record(self._company, took_s)
         if error is not None:
             live.model_errors += 1
         active = exporting()

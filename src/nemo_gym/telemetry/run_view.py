@@ -9,6 +9,7 @@ from functools import reduce
 
 from nemo_gym.telemetry.diagnosis import Diagnosis, Figures, diagnose
 from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
+from nemo_gym.telemetry.live import LOADS
 from nemo_gym.telemetry.series import HistogramReading
 
 __all__ = [
@@ -25,6 +26,8 @@ __all__ = [
 _START_S = 2.0
 _NAMED = 3
 """Servers of a process that are named."""
+_LEAST_CALLS = 3
+"""So many calls in little company are compared; the latency of one says nothing."""
 _ALL_ENDED = "every rollout has ended: the results are being put together"
 
 
@@ -146,7 +149,7 @@ def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = 
         captured=sum(one.capture.durable for one in now),
         capture_failures=sum(one.capture.failed for one in now),
         observed=any(one.loop is not None for one in now),
-        diagnosis=_ended_all(now) or diagnose(_figures(settled, window)),
+        diagnosis=_ended_all(now) or diagnose(_figures(settled, window, _Window(now, ()))),
     )
 
 
@@ -160,11 +163,14 @@ def _ended_all(now: Sequence[FigureSnapshot]) -> Diagnosis | None:
 def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
     """Return the figures that a diagnosis is made from."""
     window = _Window(now, earlier)
-    return _figures(window, window)
+    return _figures(window, window, window)
 
 
-def _figures(settled: _Window, window: _Window) -> Figures:
-    """Return what ended from the one window, what processes did from the other."""
+def _figures(settled: _Window, window: _Window, whole: _Window) -> Figures:
+    """Return what ended from the one window, what processes did from the other.
+
+    Calls that began in little company are rare but at the beginning, so `whole` is all of the run.
+    """
     waited = settled.total(lambda one: one.rollouts.waited_s if one.rollouts else 0.0)
     ran = settled.total(lambda one: one.rollouts.active_s if one.rollouts else 0.0)
     calls = settled.total(lambda one: one.model.calls + one.model.retries)
@@ -172,6 +178,7 @@ def _figures(settled: _Window, window: _Window) -> Figures:
     durations = settled.histogram(lambda one: one.model.duration)
     again = settled.total(lambda one: one.model.retried_s)
     called = again + settled.total(lambda one: one.model.duration.total + one.model.open_s)
+    elapsed = settled.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
     commits = settled.histogram(lambda one: one.capture.commit)
     settling = [(one, before) for one, before in window.pairs if _settled(one)]
     processes = [_process(one, before) for one, before in settling]
@@ -184,6 +191,11 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         provider_p50_s=None if durations is None else durations.quantile(0.5),
         provider_share=_share(called, ran) if called else None,
         provider_retried_share=_share(again, ran) if again else None,
+        provider_growth=_growth(whole),
+        provider_again_share=_share(settled.total(lambda one: one.model.retries), calls),
+        rounds=_rounds(driving),
+        local_slots=sum(one.model.local_slots for one, _ in window.pairs) or None,
+        calls_under_way=called / elapsed if elapsed > 0 else None,
         provider_errors_share=_share(wasted, calls),
         loop_lag_p99_ms=None if lag is None else lag.lag_p99_ms,
         loop_lag_mean_ms=None if lag is None else lag.lag_mean_ms,
@@ -196,6 +208,34 @@ def _figures(settled: _Window, window: _Window) -> Figures:
         connection_wait_share=_share(settled.total(lambda one: one.model.connection_waited_s), ran),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
+
+
+def _rounds(driving: Sequence[RolloutFigures]) -> float | None:
+    """Return how many times as many rollouts as ran at once there are to run in this session."""
+    most = sum(r.most_active for r in driving)
+    planned = sum((r.planned or 0) - r.finished_before for r in driving)
+    return planned / most if most and planned > 0 else None
+
+
+def _growth(window: _Window) -> float | None:
+    """Return latency in the company that most calls began in, by that in less than half of it.
+
+    None where too few calls began in so little.
+    """
+    calls = _sums(window, lambda one: one.model.load_calls)
+    took = _sums(window, lambda one: one.model.load_seconds)
+    usual = max(range(LOADS), key=calls.__getitem__)
+    few, few_s = sum(calls[: max(0, usual - 1)]), sum(took[: max(0, usual - 1)])
+    if few < _LEAST_CALLS or few_s <= 0:
+        return None
+    return (took[usual] / calls[usual]) / (few_s / few)
+
+
+def _sums(window: _Window, read: Callable[[FigureSnapshot], Sequence[float]]) -> list[float]:
+    def at(load: int) -> float:
+        return window.total(lambda one: read(one)[load])
+
+    return [at(load) for load in range(LOADS)]
 
 
 def _settled(one: FigureSnapshot) -> bool:

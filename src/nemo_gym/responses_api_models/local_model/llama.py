@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from nemo_gym.errors import ConfigMistake, ConnectFailed, GymError, ServerDied
+from nemo_gym.telemetry.live import live_counts
 
 __all__ = ["Llama", "LlamaSettings"]
 
@@ -93,6 +94,7 @@ class Llama:
             except BaseException:
                 await self._end()
                 raise
+            live_counts().local_slots[id(self)] = self.settings.slots
             return self._origin
 
     @property
@@ -170,6 +172,7 @@ class Llama:
     async def _end(self) -> None:
         """End the process: ask, then kill."""
         process, self._process, self._origin = self._process, None, None
+        live_counts().local_slots.pop(id(self), None)
         if process is None:
             return
         if process.stdin is not None:
