@@ -113,6 +113,22 @@ async def test_one_look_at_an_evaluation_shows_what_it_did_since_it_began(
     assert rate[2] != "-"
 
 
+async def test_one_look_beside_older_servers_shows_what_they_do_now_not_what_they_ever_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        [servers] = live_runs()
+        live_counts().model_calls = 10_000
+        live_counts().rollouts.began_at = time.perf_counter() - 4.2
+        driver = replace(servers, run_id="driver", extra={"figures_url": servers.head_url})
+        with RunEntry(driver):
+            done = await run_gym(environment, "top", "driver", "--json", "--interval", "0.2")
+
+    told = json.loads(done.stdout)
+    assert told["model_rate"] == 0.0
+    assert 0.5 < told["rollouts"]["rate"] <= 10.0  # 42 ended since the run began
+
+
 async def test_it_prints_json_for_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async with live_run(monkeypatch, tmp_path) as environment:
         done = await run_gym(environment, "top", RUN_ID, "--json", "--interval", "0.2")

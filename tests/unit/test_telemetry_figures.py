@@ -147,6 +147,26 @@ def test_the_rest_of_a_run_takes_as_long_as_the_rate_says() -> None:
     assert view.rollouts.mean_reward == 0.5
 
 
+def test_a_pace_is_of_the_run_though_its_servers_are_older() -> None:
+    counts = replace(ROLLOUTS, ran_s=2.0)
+    now = [process("parent", 1000.0), process("driver", 6.0, rollouts=counts)]
+
+    view = view_run(now)
+
+    assert view.rollouts is not None
+    assert (view.rollouts.rate, view.rollouts.eta_s) == (10.0, 8.0)  # 20 ended, 80 are left
+
+
+def test_a_pace_is_of_the_time_between_two_looks() -> None:
+    before = [process("driver", 6.0, rollouts=replace(ROLLOUTS, ran_s=2.0))]
+    now = [process("driver", 10.0, rollouts=replace(ROLLOUTS, ran_s=6.0, finished=38))]
+
+    view = view_run(now, before)
+
+    assert view.rollouts is not None
+    assert view.rollouts.rate == 5.0
+
+
 def test_rollouts_of_earlier_sessions_are_finished_but_make_no_rate() -> None:
     counts = replace(ROLLOUTS, finished=58, finished_before=40, reward_total=29.0)
     now = [process("driver", 10.0, rollouts=counts)]

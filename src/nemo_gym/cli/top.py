@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -100,12 +100,14 @@ async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     history = History()
     view = None
-    # One second of a run says little: an evaluation is shown from its beginning on.
-    for wait_s in (0.0,) if run.kind == "eval run" else (0.0, interval):
+    # One second of a run says little: an evaluation is shown from its beginning on. Servers that
+    # are older than it are not: theirs are what they do now.
+    since_its_begin = run.kind == "eval run" and "figures_url" not in run.extra
+    for wait_s in (0.0,) if since_its_begin else (0.0, interval):
         await asyncio.sleep(wait_s)
         look = await _look(run)
         if look is not None:
-            view = history.add(time.monotonic(), look)
+            view = replace(history.add(time.monotonic(), look), rollouts=view_run(look).rollouts)
     if view is None:
         raise UserMistake(
             f"run {run.run_id} does not answer",

@@ -270,7 +270,7 @@ def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
     if not driving:
         return None
     counts = driving[0]
-    rate = window.rate(_ended) or settled.rate(_ended)
+    rate = _pace(window) or _pace(settled)
     left = None if counts.planned is None else counts.planned - counts.finished - counts.failed
     return RolloutView(
         counts=counts,
@@ -278,6 +278,12 @@ def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
         eta_s=max(0, left) / rate if rate and left is not None else None,
         mean_reward=counts.reward_total / counts.finished if counts.finished else None,
     )
+
+
+def _pace(window: _Window) -> float | None:
+    """Return rollouts ended a second of the run, which servers may be much older than."""
+    seconds = window.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
+    return window.total(_ended) / seconds if seconds > 0 else window.rate(_ended)
 
 
 def _ended(one: FigureSnapshot) -> int:
