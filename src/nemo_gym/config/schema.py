@@ -108,7 +108,7 @@ class RootSettings:
     responses_create_params: Mapping[str, object] = field(default_factory=dict)
     """Laid over the request of every row, such as `temperature`; any key is allowed."""
     policy_base_url: str | list[str] | None = None
-    """URL of the model's provider, with or without `/v1`."""
+    """URL of the model's provider, with or without `/v1`, and without a route behind it."""
     policy_api_key: str | None = field(default=None, repr=False)
     """Key of the model's provider."""
     policy_model_name: str | None = None

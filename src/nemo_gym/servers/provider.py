@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 import orjson
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from nemo_gym.capture.hiding import credentials_of
 from nemo_gym.config.secrets import collect_secrets
@@ -23,9 +23,18 @@ from nemo_gym.wire.dialects import DialectName
 __all__ = ["MODEL_TYPES_BY_DIALECT", "BaseURL", "Key", "Provider", "ProviderConfig"]
 
 BaseURL = Annotated[
-    str, Field(pattern=r"^\s*(?i:https?)://[^\s/?#]", description="an http:// or https:// URL")
+    str,
+    Field(
+        pattern=r"^\s*(?i:https?)://[^\s/?#]"
+        r"(?![^\s?#]*/(?:responses|(?:chat/)?completions|messages)/*\s*(?:[?#]|$))",
+        description="an http:// or https:// URL without a route (/responses, /chat/completions, "
+        "/messages) at its end",
+    ),
 ]
-"""Where a provider is; what else is wrong with one is told when its server is built."""
+"""Where a provider is; what else is wrong with one is told when its server is built.
+
+A config class that has one says `regex_engine="python-re"`, as `ProviderConfig` does.
+"""
 
 MODEL_TYPES_BY_DIALECT: Mapping[DialectName, tuple[str, ...]] = {
     "responses": ("openai_model", "vllm_model", "local_model"),
@@ -103,6 +112,8 @@ class Provider:
 
 class ProviderConfig(BaseResponsesAPIModelConfig):
     """Settings that every model server in front of a provider has."""
+
+    model_config = ConfigDict(regex_engine="python-re")  # for the pattern of a base URL
 
     extra_body: dict[str, object] = Field(default_factory=dict)
     """Set in the body of every model call, whatever the client sent."""
