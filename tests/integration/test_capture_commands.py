@@ -92,7 +92,7 @@ async def test_serve_captures_any_agents_calls_under_its_session_or_the_process(
 
     assert names == ["all-others.capture.jsonl", "session-7.capture.jsonl"]
     assert "sk-own-secret" not in stored
-    assert [r.key for r in provider.requests if r.body] == ["sk-own-secret"] * 3
+    assert [r.key for r in provider.requests] == ["sk-own-secret"] * 3
 
 
 def _visible(folder: Path) -> dict[str, str]:

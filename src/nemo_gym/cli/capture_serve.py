@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,15 @@ import click
 
 from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import example
-from nemo_gym.errors import ConfigMistake, PortInUse
+from nemo_gym.errors import ConfigMistake, PortInUse, TransportError
 from nemo_gym.ids import RolloutId, parse_rollout_id
 
 if TYPE_CHECKING:
-    from nemo_gym.servers.provider import Provider
+    from nemo_gym.transport.address import Address
 
 __all__ = ["serve"]
+
+_AT_START_S = 3.0
 
 
 @click.command(
@@ -128,17 +131,22 @@ async def _serve(
     click.echo(f"capturing calls to {shown} in {store.directory}")
     click.echo(f"  OPENAI_BASE_URL={origin}/v1   ANTHROPIC_BASE_URL={origin}")
     click.echo(f"  calls without a session of their own: rollout {capture.name}")
-    checking = asyncio.create_task(_check(forwarder.provider, sends_key=key is not None))
+    checking = asyncio.create_task(_check(forwarder.provider.addresses))
     await stopping.wait()
     checking.cancel()
     await server.stop(1.0)
     await asyncio.to_thread(store.close)
 
 
-async def _check(provider: "Provider", *, sends_key: bool) -> None:
+async def _check(addresses: "Sequence[Address]") -> None:
     """Warn of a provider that does not answer, which is no reason to refuse: it may come up."""
-    from nemo_gym.servers.forward_server import problem_of
+    from nemo_gym.transport.http import HttpTransport, Limits
 
-    found = await problem_of(provider, sends_key=sends_key)
-    if found is not None:
-        click.echo(f"warning: {found}", err=True)
+    for address in addresses:
+        transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
+        try:
+            await transport.connect()
+        except TransportError as problem:
+            click.echo(f"warning: the provider does not answer: {problem}", err=True)
+        finally:
+            await transport.aclose()

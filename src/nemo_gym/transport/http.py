@@ -78,6 +78,13 @@ class HttpTransport:
             connection, _ = await pool.take(fresh=True)
         return await self._exchange(connection, head, call)
 
+    async def connect(self) -> None:
+        """Open a connection for the next call and send nothing; raises `TransportError`."""
+        pool = self._pools.get(asyncio.get_running_loop()) or self._open_pool()
+        connection, _ = await pool.take(fresh=True)
+        connection.idle_since = asyncio.get_running_loop().time()
+        connection.released(connection, True)
+
     async def aclose(self) -> None:
         """Close the connections of the running loop; calls under way end undisturbed."""
         pool = self._pools.pop(asyncio.get_running_loop(), None)
