@@ -30,7 +30,7 @@ from nemo_gym.transport.outgoing import json_bytes
 from nemo_gym.transport.server_client import CallFailed, ServerResponse
 from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 
-__all__ = ["ForwardingModel", "problem_of"]
+__all__ = ["ForwardingModel"]
 
 _AT_START_S = 3.0
 _START_IT = "start the provider, or correct its URL, then run the same command again"
@@ -75,7 +75,7 @@ class ForwardingModel(SimpleResponsesAPIModel):
 
         `where` is the setting that is to blame, as `NAME.SETTING`. Takes three seconds at most.
         """
-        found = await _problems(self.forwarder.provider, sends_key=True)
+        found = await _problems(self.forwarder.provider)
         if not found:
             return None
         # Replicas share their key: the first mend is a good beginning for all.
@@ -127,26 +127,16 @@ def _named(server: ForwardingModel, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-async def problem_of(provider: Provider, *, sends_key: bool = True) -> str | None:
-    """Return one line when a provider cannot be used as things are; None when it answers.
-
-    `sends_key` false: calls bring keys of their own, so that none is refused here. Takes three
-    seconds at most.
-    """
-    found = await _problems(provider, sends_key=sends_key)
-    return "; ".join(what for what, *_ in found) or None
-
-
 _Found = tuple[str, str, str]
 """What is wrong, what the name of the setting to blame ends in, and how to mend it."""
 
 
-async def _problems(provider: Provider, *, sends_key: bool) -> list[_Found]:
-    asked = (_problem(provider, at, sends_key=sends_key) for at in provider.addresses)
+async def _problems(provider: Provider) -> list[_Found]:
+    asked = (_problem(provider, at) for at in provider.addresses)
     return [problem for problem in await asyncio.gather(*asked) if problem is not None]
 
 
-async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> _Found | None:
+async def _problem(provider: Provider, address: Address) -> _Found | None:
     messages = provider.dialects[0] == MESSAGES.name
     headers = request_headers((), provider, address, messages=messages)
     transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
@@ -158,7 +148,7 @@ async def _problem(provider: Provider, address: Address, *, sends_key: bool) -> 
     finally:
         await transport.aclose()
     # A 403 may only mean that this key must not list models; it can still be good for calls.
-    if sends_key and reply.status == 401:
+    if reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
         return what, "api_key", _GIVE_KEY
     return None
