@@ -14,6 +14,7 @@ from nemo_gym.errors import (
     OutputExists,
     OutputUnusable,
     ReplyInvalid,
+    UserMistake,
 )
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from support.rollouts import (
@@ -203,17 +204,17 @@ async def test_the_second_stop_ends_what_runs_as_cancelled(output: Path) -> None
     assert report.exit_code == 130
 
 
-@pytest.mark.parametrize(
-    ("rows", "limit", "said"), [(0, None, "the input has no rows"), (2, 0, "--limit is 0")]
-)
-async def test_a_run_of_no_rows_is_complete_and_says_so(
-    output: Path, rows: int, limit: int | None, said: str
-) -> None:
-    report = await collect(output, rows_of(rows), limit=limit)
+async def test_a_run_limited_to_no_rows_is_complete_and_says_so(output: Path) -> None:
+    report = await collect(output, rows_of(2), limit=0)
 
     assert (report.planned, report.exit_code) == (0, 0)
-    assert report.warnings == (f"nothing was run: {said}",)
+    assert report.warnings == ("nothing was run: --limit is 0",)
     assert lines_of(output) == []
+
+
+async def test_an_input_without_rows_is_a_mistake(output: Path) -> None:
+    with pytest.raises(UserMistake, match="no rows"):
+        await collect(output, rows_of(0))
 
 
 async def test_the_manifest_says_what_was_run_and_how_it_ended(output: Path) -> None:

@@ -35,7 +35,7 @@ def print_report(
     _print_failures(report)
     if report.pending:
         click.echo(f"not run: {report.pending} of {report.planned}; go on with --resume")
-    elif report.ran == 0:
+    elif report.ran == 0 and report.planned:
         click.echo("nothing was left to run: these are the results that were there")
     click.echo(f"wall time: {shown_wall_time(report.wall_s)}")
     if diagnosis:

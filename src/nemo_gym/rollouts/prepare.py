@@ -15,6 +15,7 @@ from typing import Literal
 
 import orjson
 
+from nemo_gym.config.problems import one_a_line
 from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused, UserMistake
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.rollouts.aggregate import Aggregator
@@ -131,6 +132,12 @@ def prepare_run(
             rows, prefix = read_rows(request.inputs), None if old is None else old.inputs.tasks
             planned = materialize(rows, planner, files.materialized, prefix=prefix)
         held.callback(REAL_DISK.unlink, planned.scratch)
+        if not planned.rollouts and request.limit != 0:
+            raise UserMistake(
+                "the input has no rows",
+                where=one_a_line(map(str, request.inputs)),
+                mend="give --input a JSONL file with a task on every line",
+            )
         manifest = _manifest(request, tree, planner, planned, capture_dir)
         if old is not None:
             _refuse_changes(old, manifest, planned, files)

@@ -214,8 +214,7 @@ def _warnings(run: PreparedRun, progress: Progress) -> tuple[str, ...]:
 
 def _session_warnings(run: PreparedRun) -> Iterator[str]:
     if not run.planned.rollouts:
-        limited = run.request.limit == 0
-        yield f"nothing was run: {'--limit is 0' if limited else 'the input has no rows'}"
+        yield "nothing was run: --limit is 0"
     dropped, exhausted = run.index.dropped_lines, run.index.exhausted
     if dropped:
         yield f"lines dropped that a crash had damaged: {dropped}"
