@@ -12,12 +12,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nemo_gym.config.resolved import RunConfig
+from nemo_gym.runtime.beside import SERVERS_OF
 from nemo_gym.runtime.connect import connect_run
 from nemo_gym.runtime.head import HeadApp
 from nemo_gym.runtime.layout import DEFAULT_HOST, origin_of
 from nemo_gym.runtime.registry import LiveRun, RunEntry, new_run_id, process_start
 from nemo_gym.runtime.session import RunningServers
-from nemo_gym.runtime.watch import ProcessTelemetry, figures_of
+from nemo_gym.runtime.watch import ProcessTelemetry, figures_of, metrics_of
 from nemo_gym.servers.serve import AppServer, bind_socket
 
 __all__ = ["connected_driver"]
@@ -41,13 +42,14 @@ async def connected_driver(
         await stack.enter_async_context(telemetry.observed_loop())
         sock = bind_socket(DEFAULT_HOST, 0)
         stack.callback(sock.close)
-        app = HeadApp(run_id, config.hidden(), (), figures=figures_of(telemetry, {}))
+        figures, metrics = figures_of(telemetry, {}), metrics_of(telemetry, {})
+        app = HeadApp(run_id, config.hidden(), (), figures=figures, metrics=metrics)
         server = AppServer(app, sock, "driver")
         await server.start()
         stack.push_async_callback(server.stop, 0.2)
         entry = _entry(run_id, running, output, origin_of(sock))
         stack.enter_context(RunEntry(entry))
-        running.figures = figures_of(telemetry, {})
+        running.figures = figures
         yield running
 
 
@@ -63,5 +65,5 @@ def _entry(run_id: str, running: RunningServers, output: Path, figures_url: str)
         log_dir=str(running.log_dir or ""),
         servers=tuple(server.name for server in running.servers),
         output=str(output.absolute()),
-        extra={"figures_url": figures_url},
+        extra={"figures_url": figures_url, SERVERS_OF: running.run_id},
     )

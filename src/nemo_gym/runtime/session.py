@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from nemo_gym.config.resolved import RunConfig
 from nemo_gym.config.secrets import Redactor
 from nemo_gym.errors import UserMistake
 from nemo_gym.runtime.agreement import secret_marks
+from nemo_gym.runtime.beside import expositions_beside
 from nemo_gym.runtime.head import Answer, HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
@@ -159,7 +161,11 @@ class _Start:
             children=children,
             figures=figures_of(telemetry, asks),
         )
-        await self._serve_head(running, head_socket, metrics_of(telemetry, asks))
+        await self._serve_head(
+            running,
+            head_socket,
+            metrics_of(telemetry, asks, partial(expositions_beside, self.run_id)),
+        )
         return running
 
     def _children(self, here: ProcessPlan | None) -> list[ChildProcess]:

@@ -31,6 +31,7 @@ _PATIENCE_S = 2.0
 
 Ask = Callable[[str], Awaitable[Any]]
 """Puts one of the questions above to a child and returns its answer."""
+Beside = Callable[[], Awaitable[list[Exposition]]]
 
 
 @dataclass(slots=True)
@@ -107,15 +108,23 @@ def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:
     return answer
 
 
-def metrics_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer | None:
-    """Return what the head server answers to `GET /metrics`; None where nothing is exported."""
+def metrics_of(
+    own: ProcessTelemetry, children: Mapping[str, Ask], beside: Beside | None = None
+) -> Answer | None:
+    """Return what the head server answers to `GET /metrics`; None where nothing is exported.
+
+    `beside` gives what processes expose that are none of its children.
+    """
     if own.handle.instance_id is None:
         return None
 
     async def answer() -> tuple[str, bytes]:
         told = await _ask_all(children, ASK_METRICS)
         parts = [(own.process, own.answer(ASK_METRICS)), *told]
-        text = merge_expositions(Exposition(t, {"process": name}) for name, t in parts)
+        exposed = [Exposition(t, {"process": name}) for name, t in parts]
+        if beside is not None:
+            exposed += await beside()
+        text = merge_expositions(exposed)
         return CONTENT_TYPE, text.encode()
 
     return answer
