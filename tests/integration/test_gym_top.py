@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -183,8 +183,32 @@ async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(
     assert b"mcqa_top" in shown
 
 
-def in_terminal(environment: dict[str, str], until: bytes) -> tuple[bytes, int]:
-    """Run `gym top` on a terminal until it shows `until`, then press q."""
+async def test_on_a_terminal_it_waits_for_a_run_that_is_still_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    waiting, said = asyncio.Event(), asyncio.get_running_loop()
+    watching = asyncio.create_task(
+        asyncio.to_thread(
+            in_terminal,
+            environment,
+            b"bottleneck|stands out",
+            lambda: said.call_soon_threadsafe(waiting.set),
+        )
+    )
+    await asyncio.wait_for(waiting.wait(), 20)
+    async with live_run(monkeypatch, tmp_path):
+        shown, code = await watching
+
+    assert b"waiting 20 s for one that is starting" in shown
+    assert b"42/200" in shown
+    assert code == 0
+
+
+def in_terminal(
+    environment: dict[str, str], until: bytes, waits: Callable[[], object] = lambda: None
+) -> tuple[bytes, int]:
+    """Run `gym top` on a terminal until it shows `until`, then press q; `waits` hears of a wait."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     process = subprocess.Popen(
@@ -205,6 +229,8 @@ def in_terminal(environment: dict[str, str], until: bytes) -> tuple[bytes, int]:
                     shown += os.read(master, 65536)
                 except OSError:
                     break
+            if b"waiting" in shown:
+                waits()
             if not pressed and re.search(until, shown):
                 os.write(master, b"q")
                 pressed = True

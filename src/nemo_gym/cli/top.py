@@ -28,6 +28,9 @@ __all__ = ["History", "top"]
 _WINDOW_S = 20.0
 """Rates are over this stretch: shorter ones jump, longer ones lag."""
 _KEY_POLL_S = 0.1
+_START_S = 20.0
+"""Servers take a few seconds to come up, a model on this machine some more."""
+_START_POLL_S = 0.2
 
 
 @click.command(epilog=example("gym top", "gym top --once --json"))
@@ -38,13 +41,13 @@ _KEY_POLL_S = 0.1
 def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> None:
     """Watch a live run: rollouts, servers, event loops, model calls, and what slows it down.
 
-    Without RUN_ID it takes the evaluation started last, else the servers started last.
+    Without RUN_ID it takes the evaluation started last, else the servers started last; where none
+    is alive it waits a little for one that is starting, unless it prints one look.
     """
-    run = _chosen(run_id)
     if once or as_json or not sys.stdout.isatty():
-        asyncio.run(_print_once(run, interval, as_json=as_json))
+        asyncio.run(_print_once(_chosen(run_id), interval, as_json=as_json))
     else:
-        asyncio.run(_watch(run, interval))
+        asyncio.run(_watch(_awaited(run_id), interval))
 
 
 class History:
@@ -61,6 +64,16 @@ class History:
             self._looks.popleft()
         earlier = self._looks[0][1] if len(self._looks) > 1 else []
         return view_run(look, earlier)
+
+
+def _awaited(run_id: str | None) -> LiveRun:
+    """Return the run to watch; a run is listed only once its servers have come up."""
+    if run_id is None and not live_runs():
+        click.echo(f"no run is alive yet: waiting {_START_S:.0f} s for one that is starting …")
+        deadline = time.monotonic() + _START_S
+        while not live_runs() and time.monotonic() < deadline:
+            time.sleep(_START_POLL_S)
+    return _chosen(run_id)
 
 
 def _chosen(run_id: str | None) -> LiveRun:
