@@ -113,6 +113,17 @@ def test_encodings_on_top_of_each_other_come_off_in_turn() -> None:
     assert decoded(gzip.compress(PACKERS["zstd"](PLAIN)), "zstd, gzip", 1 << 20) == PLAIN
 
 
+def test_all_frames_of_a_body_are_unpacked_and_nothing_may_follow_its_end() -> None:
+    pack = PACKERS["zstd"]
+
+    assert decoded(pack(PLAIN) + pack(b"more"), "zstd", 1 << 20) == PLAIN + b"more"
+    with pytest.raises(BodyTooLarge):
+        decoded(pack(PLAIN) + pack(b"more"), "zstd", len(PLAIN) + 3)
+    for encoding in ("br", "zstd", "deflate"):
+        with pytest.raises(ValueError, match=r"not (brotli|zstd|deflate)"):
+            decoded(PACKERS[encoding](PLAIN) + b"more", encoding, 1 << 20)
+
+
 def test_a_bomb_is_never_unpacked() -> None:
     bomb = PACKERS["zstd"](bytes(1 << 28))
 

@@ -57,10 +57,11 @@ def _in_header(name: str, value: str) -> Generator[str]:
 class Hider:
     """Puts `***` in the place of every one of `secrets`, however it is spelled."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_forms", "_pattern")
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for s in secrets if len(s) >= _SHORTEST for form in _forms(s)}
+        self._forms = forms
         longest_first = sorted(forms, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
@@ -72,6 +73,11 @@ class Hider:
         """Return the bytes of a text without secrets."""
         text = data.decode("utf-8", "surrogateescape")
         return self.text(text).encode("utf-8", "surrogateescape")
+
+    def beginning(self, data: bytes) -> bytes:
+        """Return the bytes of a text that was cut, without an end that may begin a secret."""
+        starts = (_start_at_end(data, form.encode("utf-8", "replace")) for form in self._forms)
+        return data[: len(data) - max(starts, default=0)]
 
     def value(self, value: object) -> object:
         """Return a JSON value without secrets in its texts and keys; numbers stay."""
@@ -88,6 +94,12 @@ class Hider:
         return self._pattern is not None and bool(
             self._pattern.search(data.decode("utf-8", "replace"))
         )
+
+
+def _start_at_end(data: bytes, form: bytes) -> int:
+    """Return how many bytes at the end of `data` are the first ones of `form`."""
+    longest = min(len(data), len(form) - 1)
+    return next((n for n in range(longest, 0, -1) if data.endswith(form[:n])), 0)
 
 
 def _forms(secret: str) -> Generator[str]:

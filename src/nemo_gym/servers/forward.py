@@ -19,7 +19,8 @@ from nemo_gym.errors import CallTimeout, TransportError
 from nemo_gym.ids import current_rollout_id
 from nemo_gym.servers.context import raw_path_of
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
-from nemo_gym.servers.forward_headers import header, hide_key, request_headers, response_headers
+from nemo_gym.servers.forward_errors import hidden_beginning, without_key
+from nemo_gym.servers.forward_headers import header, request_headers, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
 from nemo_gym.servers.forward_timing import CallTiming, timed_call
@@ -62,14 +63,18 @@ class Forwarder:
     """
 
     def __init__(
-        self, provider: Provider, *, transports: Sequence[Transport] | None = None
+        self,
+        provider: Provider,
+        *,
+        transports: Sequence[Transport] | None = None,
+        caller: ProviderCaller | None = None,
     ) -> None:
         self.provider = provider
         if transports is None:
             transports = [HttpTransport(a, limits=provider.limits) for a in provider.addresses]
         pairs = zip(provider.addresses, transports, strict=True)
         self._replicas = [Replica(address, transport) for address, transport in pairs]
-        self._caller = ProviderCaller(provider.retry)
+        self._caller = caller or ProviderCaller(provider.retry)
         model = provider.members.always.get("model")
         self._model_only = Members({} if model is None else {"model": model})
         self._model_name = None if model is None else str(orjson.loads(model))
@@ -111,10 +116,11 @@ class Forwarder:
                 await answered.reply.aclose()
             timing.passed(rest)
             timing.ended()
+        status, headers = answered.reply.status, answered.reply.headers
         whole = answered.begun + rest
-        if answered.reply.status >= 400:
-            whole = hide_key(whole, self.provider)
-        return answered.reply.status, answered.reply.headers, whole
+        if status >= 400 and self.provider.secrets:
+            headers, whole = without_key(status, headers, whole, self.provider, dialect, whole=True)
+        return status, headers, whole
 
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one HTTP request with what the provider answers."""
@@ -168,7 +174,7 @@ class Forwarder:
             answered = await self._caller.ask(ways, facts, retried=retried)
         except Unanswered as unanswered:
             if facts is not None and unanswered.partial:
-                partial = hide_key(unanswered.partial, self.provider)
+                partial = hidden_beginning(unanswered.partial, self.provider)
                 facts.notes["upstream_body"] = partial.decode("utf-8", "replace")
             raise Refused(not_answered(unanswered)) from unanswered
         if facts is not None:
@@ -227,19 +233,21 @@ class Forwarder:
     ) -> None:
         reply, body = answered.reply, answered.begun
         headers = response_headers(reply.headers)
-        hides = reply.status >= 400
-        if hides:
-            headers, body = _without_key(headers, body, self.provider, whole=reply.ended)
+        ended = reply.ended
+        if reply.status >= 400 and self.provider.secrets:
+            headers, body = without_key(
+                reply.status, headers, body, self.provider, request.dialect, whole=ended
+            )
+            ended = True  # what may still come would have to pass unread
         try:
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-            while not reply.ended:
+            while not ended:
                 if body:
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                 body = await reply.chunk()
                 if timing is not None:
                     timing.passed(body)
-                if hides:
-                    body = hide_key(body, self.provider)
+                ended = reply.ended
             if timing is not None:
                 # Not after the send: a client that reads slowly is not the provider's time.
                 timing.ended()
@@ -303,33 +311,6 @@ def _unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
     except ValueError as problem:
         message = f"the request body cannot be unpacked: {problem}"
         raise Refused(Refusal(400, message, "body_undecodable")) from None
-
-
-def _without_key(
-    headers: RawHeaders, body: bytes, provider: Provider, *, whole: bool
-) -> tuple[RawHeaders, bytes]:
-    """Return an error answer in which the server's own key cannot be read.
-
-    `whole`: nothing follows `body`; otherwise its length is no longer known.
-    """
-    if not provider.secrets:
-        return headers, body
-    headers = [(name, hide_key(value, provider)) for name, value in headers]
-    encoding = header(headers, b"content-encoding")
-    plain = body
-    if whole and encoding is not None:
-        try:
-            plain = decoded(body, encoding.decode("latin-1"), provider.max_body_bytes)
-        except (LookupError, ValueError):
-            return headers, body
-    hidden = hide_key(plain, provider)
-    if whole and hidden == plain:
-        return headers, body
-    if not whole:
-        return [pair for pair in headers if pair[0] != b"content-length"], hidden
-    framing = (b"content-length", b"content-encoding")
-    headers = [pair for pair in headers if pair[0] not in framing]
-    return [*headers, (b"content-length", b"%d" % len(hidden))], hidden
 
 
 def _dialect_under(path: bytes) -> Dialect | None:

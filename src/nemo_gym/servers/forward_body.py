@@ -105,7 +105,7 @@ def _inflate(body: bytes, limit: int) -> bytes:
             unpacked = unpacking.decompress(body, limit + 1)
         except zlib.error:
             continue
-        if unpacking.eof or len(unpacked) > limit:
+        if (unpacking.eof and not unpacking.unused_data) or len(unpacked) > limit:
             return _whole(unpacked, limit)
     raise ValueError("not deflate")
 
@@ -129,15 +129,17 @@ def _unbrotli(body: bytes, limit: int) -> bytes:
 
 
 def _unzstd(body: bytes, limit: int) -> bytes:
+    pieces: list[bytes] = []
     unpacking = zstandard.ZstdDecompressor().decompressobj()
-    pieces, size = [], 0
+    size = at = 0
     try:
-        for at in range(0, len(body), _ZSTD_STEP):
-            piece = unpacking.decompress(body[at : at + _ZSTD_STEP])
-            pieces.append(piece)
-            size += len(piece)
-            if size > limit or unpacking.eof:
-                break
+        while at < len(body) and size <= limit:
+            if unpacking.eof:  # several frames are one body
+                unpacking = zstandard.ZstdDecompressor().decompressobj()
+            step = body[at : at + _ZSTD_STEP]
+            pieces.append(unpacking.decompress(step))
+            size += len(pieces[-1])
+            at += len(step) - len(unpacking.unused_data)
     except zstandard.ZstdError as problem:
         raise ValueError(f"not zstd: {problem}") from None
     if size <= limit and not unpacking.eof:

@@ -1,11 +1,13 @@
 """Asking a provider, again where that may help, until an answer is worth passing on.
 
 An answer is handed over once its first body bytes have come, so that a provider that fails before
-can be asked again or reported in the client's dialect. Of that which no client can use in part
-(a JSON body, an error) all is awaited, as long as it keeps coming. A stream passes at once.
+can be asked again or reported in the client's dialect. Of a JSON body, which no client can use in
+part, all is awaited as long as it keeps coming; an error that is not asked for again is held until
+it is whole, so that secrets in it can be found. A stream passes at once.
 """
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -58,6 +60,10 @@ class ProviderCaller:
     now: Callable[[], float] = time.time
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    held_s: float = 30.0
+    """How long the end of an error is awaited, in seconds."""
+    held_bytes: int = 4 << 20
+    """How much of an error is held."""
 
     async def ask(
         self,
@@ -82,7 +88,7 @@ class ProviderCaller:
             except TransportError as failure:
                 problem = failure
             if answered is not None and not self.rule.retries(answered.reply.status):
-                return answered
+                return await self._held(answered, facts, tries, began)
             elapsed_s = time.monotonic() - began
             wait_s = self.rule.wait_s(
                 tries=tries,
@@ -92,7 +98,7 @@ class ProviderCaller:
             )
             if wait_s is None:
                 if answered is not None:
-                    return answered
+                    return await self._held(answered, facts, tries, began)
                 partial = b"".join(pieces)[:_PARTIAL_BYTES]
                 raise Unanswered(_known(problem), tries, elapsed_s, partial) from problem
             if retried is not None:
@@ -100,6 +106,25 @@ class ProviderCaller:
             if answered is not None:
                 await answered.reply.aclose()
             await self.sleep(wait_s)
+
+    async def _held(
+        self, answered: Answered, facts: CallFacts | None, tries: int, began: float
+    ) -> Answered:
+        """Return an error as a whole, or what came of it within the bounds."""
+        reply, pieces = answered.reply, [answered.begun]
+        if reply.status < 400 or reply.ended:
+            return answered
+        try:
+            await _read_on(reply, pieces, self.held_s, self.held_bytes)
+        except BaseException as failure:
+            if facts is not None:
+                facts.attempts[-1].error = f"{type(failure).__name__}: {failure}".rstrip(": ")
+            await reply.aclose()
+            if not isinstance(failure, TransportError):
+                raise
+            partial = b"".join(pieces)[:_PARTIAL_BYTES]
+            raise Unanswered(failure, tries, time.monotonic() - began, partial) from failure
+        return Answered(reply, b"".join(pieces))
 
     async def _try(
         self, transport: Transport, call: Call, facts: CallFacts | None, pieces: list[bytes]
@@ -135,14 +160,17 @@ async def _begin(reply: Reply, pieces: list[bytes]) -> None:
     pieces.append(await reply.chunk())
     if not _awaited_whole(reply):
         return
-    size = len(pieces[0])
-    try:
-        async with asyncio.timeout(_SETTLE_S):
-            while size < _SETTLE_BYTES and (piece := await reply.chunk()):
+    await _read_on(reply, pieces, _SETTLE_S, _SETTLE_BYTES)
+
+
+async def _read_on(reply: Reply, pieces: list[bytes], most_s: float, most_bytes: int) -> None:
+    """Add to `pieces` what comes, up to the end or to one of the bounds."""
+    size = sum(map(len, pieces))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(most_s):
+            while size < most_bytes and (piece := await reply.chunk()):
                 pieces.append(piece)
                 size += len(piece)
-    except TimeoutError:
-        return
 
 
 def _awaited_whole(reply: Reply) -> bool:
