@@ -59,6 +59,12 @@ def but(**changes: float | str | None) -> Figures:
             "the provider is full, more concurrency would only queue",
         ),
         (
+            but(provider_share=0.97, rounds=37.5, provider_growth=1.6),
+            "admission",
+            "38 times as many",
+            "no sign of being full",
+        ),
+        (
             but(provider_share=0.97, rounds=37.5, provider_again_share=0.05),
             "provider",
             "5 % of the tries had to be repeated",
@@ -199,6 +205,7 @@ def but(**changes: float | str | None) -> Figures:
         "provider",
         "provider-with-room-while-others-wait",
         "provider-whose-latency-grew",
+        "provider-whose-latency-hardly-grew",
         "provider-that-refuses-some",
         "errors-that-say-nothing-of-load",
         "local-model-with-all-slots-in-use",

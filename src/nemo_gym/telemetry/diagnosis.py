@@ -197,7 +197,7 @@ def _local_model_full(figures: Figures) -> bool:
 
 def _provider_full(figures: Figures) -> bool:
     # More than a few tries repeated, or latency that grows with what is asked at once.
-    return _least("provider_again_share", 0.02)(figures) or _least("provider_growth", 1.5)(figures)
+    return _least("provider_again_share", 0.02)(figures) or _least("provider_growth", 1.8)(figures)
 
 
 def _others_wait(figures: Figures) -> bool:

@@ -26,8 +26,8 @@ __all__ = [
 _START_S = 2.0
 _NAMED = 3
 """Servers of a process that are named."""
-_LEAST_CALLS = 3
-"""So many calls in little company are compared; the latency of one says nothing."""
+_LEAST_CALLS = 5
+"""So many calls in little company are compared; the latency of fewer is chance."""
 _ALL_ENDED = "every rollout has ended: the results are being put together"
 
 
