@@ -9,6 +9,7 @@ from textwrap import wrap
 
 import click
 
+from nemo_gym.cli.counted import counted
 from nemo_gym.cli.output import print_table
 from nemo_gym.cli.progress import shown_wall_time
 from nemo_gym.rollouts.failure_examples import failure_examples
@@ -37,7 +38,7 @@ def print_report(
         click.echo(f"not run: {report.pending} of {report.planned}; go on with --resume")
     elif report.ran == 0 and report.planned:
         click.echo("nothing was left to run: these are the results that were there")
-    click.echo(f"wall time: {shown_wall_time(report.wall_s)}")
+    click.echo(f"wall time: {shown_wall_time(report.wall_s)}{_of_this_session(report)}")
     if diagnosis:
         _say(f"diagnosis: {diagnosis}")
     click.echo(f"rollouts:  {report.files.output}")
@@ -45,8 +46,18 @@ def print_report(
         click.echo(f"failures:  {report.files.failures}")
     click.echo(f"metrics:   {report.files.aggregate}")
     click.echo(f"manifest:  {report.files.manifest}")
+    if report.capture_dir is not None:
+        click.echo(f"captures:  {report.capture_dir}")
     if log_dir is not None and any(log.stat().st_size for log in log_dir.glob("*.log")):
         click.echo(f"logs:      {log_dir}")
+
+
+def _of_this_session(report: RunReport) -> str:
+    """Return what a wall time is of where the tables count earlier sessions too."""
+    if not report.is_resumed:
+        return ""
+    ran = "" if report.ran is None else f" ({counted(report.ran, 'rollout')} of {report.planned:,})"
+    return f" of this session{ran}"
 
 
 def print_agents(agents: Sequence[AgentReport]) -> None:
@@ -170,6 +181,7 @@ def report_document(report: RunReport) -> dict[str, object]:
             "materialized_inputs": str(files.materialized),
             "aggregate_metrics": str(files.aggregate),
             "manifest": str(files.manifest),
+            "model_call_capture_dir": report.capture_dir and str(report.capture_dir),
         },
         **summary_document(report.agents),
     }

@@ -139,6 +139,9 @@ class _Evaluation:
     async def _collected(self, run: PreparedRun, running: RunningServers) -> RunReport:
         """Collect while the servers live; the death of one for good ends the run."""
         await asyncio.to_thread(run.begin)
+        if run.is_resumed:
+            done, planned = run.index.finished, run.planned.rollouts
+            self.display.say(f"resuming: {done:,} of {planned:,} rollouts are done")
         self.progress, self.log_dir = progress_of(run), running.log_dir
         before = await _servers_elsewhere(running)
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)

@@ -82,6 +82,11 @@ class PreparedRun:
         """Return the top-level keys that rows carried; they are not metrics."""
         return frozenset(self.manifest.row_keys)
 
+    @property
+    def is_resumed(self) -> bool:
+        """Return whether the session that has begun is not the first of its run."""
+        return len(self.manifest.sessions) > 1
+
     def begin(self) -> None:
         """Put the run's files in place, the manifest first, and read what earlier sessions left.
 

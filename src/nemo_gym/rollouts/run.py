@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from nemo_gym.ids import RolloutId
@@ -48,6 +49,10 @@ class RunReport:
     warnings: tuple[str, ...]
     ran: int | None = None
     """Rollouts that ended in this session; None: not known."""
+    capture_dir: Path | None = None
+    """Where the run's model calls are captured; None while capture is off."""
+    is_resumed: bool = False
+    """Whether earlier sessions of the run are counted in."""
 
     @property
     def pending(self) -> int:
@@ -133,9 +138,8 @@ def _hooks(run: PreparedRun, progress: Progress) -> tuple[Hooks, Callable[[Rollo
     from nemo_gym.rollouts.evidence import Evidence  # noqa: PLC0415
 
     evidence = Evidence([run.capture_dir], progress)
-    is_first = len(run.manifest.sessions) == 1
     hooks = replace(evidence.hooks(), finished=finished)
-    return hooks, (lambda _: False) if is_first else evidence.is_used
+    return hooks, evidence.is_used if run.is_resumed else (lambda _: False)
 
 
 @contextlib.contextmanager
@@ -176,6 +180,8 @@ async def _finish(
         wall_s=time.monotonic() - began,
         warnings=_warnings(run, progress),
         ran=progress.ended,
+        capture_dir=run.capture_dir,
+        is_resumed=run.is_resumed,
     )
 
 
