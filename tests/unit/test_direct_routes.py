@@ -86,6 +86,30 @@ def test_a_handler_that_somebody_added_is_asked() -> None:
     assert (answer.status_code, answer.json()) == (418, {"handled": "no"})
 
 
+def test_a_handler_in_the_place_of_the_apps_own_is_asked() -> None:
+    app = _app()
+
+    @app.exception_handler(Exception)
+    async def handle(_request: Request, error: Exception) -> JSONResponse:
+        return JSONResponse({"mine": str(error)}, 500)
+
+    assert _asked(app, "POST", "/v1/fails").json() == {"mine": "no"}
+
+
+def test_a_route_that_came_after_the_first_request_is_seen() -> None:
+    app = _app()
+    before = _asked(app, "POST", "/v1/told").json()
+
+    @app.post("/v1/told")
+    async def own() -> str:
+        return "own"
+
+    app.router.routes.insert(0, app.router.routes.pop())
+
+    assert before["through"] is False
+    assert _asked(app, "POST", "/v1/told").json() == "own"
+
+
 def test_middleware_that_somebody_added_sees_every_model_call() -> None:
     app, seen = _app(), list[str]()
 

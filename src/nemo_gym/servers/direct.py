@@ -4,7 +4,7 @@ The routes of an app in, those out that can be found by method and path alone. O
 has no middleware and no handlers for errors beside its own: nobody could tell the difference.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -27,19 +27,24 @@ def direct_routes(routes: Iterable[BaseRoute]) -> Found:
         direct = endpoint if isinstance(endpoint, RouteEndpoint) and endpoint.direct else None
         for method in route.methods or ():
             found.setdefault((method, route.path), direct)
-    return found if any(found.values()) else {}
+    return found
 
 
 class DirectRoutes:
     """ASGI middleware around a FastAPI app: what is found goes past it, all else to it."""
 
-    def __init__(self, found: Mapping[tuple[str, str], RouteEndpoint | None], app: ASGIApp) -> None:
+    def __init__(self, routes: Sequence[BaseRoute], app: ASGIApp) -> None:
         self.app = app
-        self._found = found
+        self._routes = routes
+        self._seen = 0
+        self._found: Found = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         found = None
+        if len(self._routes) != self._seen:
+            # Routes may be added as long as the app lives.
+            self._seen, self._found = len(self._routes), direct_routes(self._routes)
         if scope["type"] == "http" and not scope.get("root_path"):
             found = self._found.get((scope["method"], scope["path"]))
         await (self.app if found is None else found)(scope, receive, send)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.servers.counts import RequestCounting, count_cancellation
-from nemo_gym.servers.direct import DirectRoutes, direct_routes
+from nemo_gym.servers.direct import DirectRoutes
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.raw import json_bytes, raw_route, send_json
 from nemo_gym.servers.route_note import RouteTold, tell_route
@@ -45,15 +45,15 @@ class GymApp(FastAPI):
     def __init__(self, title: str, layers: Layers) -> None:
         super().__init__(title=title, **{name: _OPTIONS[name] for name in _KNOWN_OPTIONS})
         self._layers = layers
-        self._own_handlers = frozenset((*self.exception_handlers, Exception))
+        self.own_handlers: dict[Any, Any] | None = None
+        """The handlers of errors that it was made with; None: not known."""
         self.router.route_class = JsonRoute
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return what FastAPI and the user put together, inside our layers."""
         inner = super().build_middleware_stack()
-        as_made = not self.user_middleware and self._own_handlers >= self.exception_handlers.keys()
-        if as_made and (found := direct_routes(self.router.routes)):
-            inner = DirectRoutes(found, inner)
+        if not self.user_middleware and self.exception_handlers == self.own_handlers:
+            inner = DirectRoutes(self.router.routes, inner)
         return self._layers(inner)
 
 
@@ -102,6 +102,7 @@ def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
 
     app = GymApp(name, wrap)
     app.add_exception_handler(Exception, on_exception)
+    app.own_handlers = dict(app.exception_handlers)
     raw_route(app, "/health", _health, ["GET"])
     observe_app_event_loop(app, _LOOP_NAME)
     return app
