@@ -102,6 +102,16 @@ async def test_an_application_that_raises_leaves_a_row_and_its_exception() -> No
     assert raised is error
 
 
+async def test_a_body_message_without_a_body_is_one_of_no_bytes() -> None:
+    empty = {"type": "http.response.body", "more_body": True}
+    chunks = [b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n', b"data: [DONE]\n\n"]
+    messages = [body(chunks[0], more=True), empty, body(chunks[1], more=True), body()]
+    row, client = await captured([start(200, SSE), *messages])
+
+    assert row["response_raw"] == b"".join(chunks).decode()
+    assert client.data == b"".join(chunks)
+
+
 async def test_what_was_held_goes_out_when_the_application_fails_after_it() -> None:
     row, client = await captured(
         [start(200, SSE), body(b"event: response.completed\n", more=True)], RESPONSES, OSError("x")

@@ -103,6 +103,8 @@ async def test_a_doubled_v1_is_a_404_that_says_why(prefix: str) -> None:
         "/ng-rollout/0-0/v1//messages",
         "//ng-rollout/0-0/v1/messages",
         "///ng-rollout/0-0///v1//messages",
+        "/ng-rollout/0-0/v1/messages/",
+        "/ng-rollout/0-0/v1/messages//",
     ],
 )
 async def test_a_base_url_that_ends_in_a_slash_reaches_the_route(path: str) -> None:

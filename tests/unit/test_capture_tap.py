@@ -169,7 +169,7 @@ def test_body_before_a_head_passes() -> None:
         ([], chunk({"content": "a"}), True),
         ([(b"content-type", b"text/plain")], b": hi\n\n" + chunk({}), True),
         ([], b'{"error": {"message": "no"}}', False),
-        ([(b"Content-Type", b"application/problem+json")], b"data: 1\n\n", False),
+        ([(b"Content-Type", b"application/problem+json")], b"data: 1\n\n", True),
         ([], b"dat", False),
     ],
 )
@@ -301,3 +301,24 @@ def test_of_all_headers_only_the_ids_of_the_session_are_kept(
 
     assert (tapped.client_session_id, tapped.client_assistant_message_id) == (session, message)
     assert "key" not in repr(tapped).replace("api-key", "")
+
+
+@pytest.mark.parametrize("media", [b"application/json", b"application/problem+json", b"text/plain"])
+def test_a_stream_that_is_called_something_else_is_one(media: bytes) -> None:
+    led = Led()
+    led.start([(b"content-type", media)])
+
+    verdicts = led.send_all([b"da", b"ta: {}\n\n", b"data: [DONE]\n\n"])
+
+    assert verdicts == [SEND, SEND, COMMIT]
+    assert led.end().stream is not None
+
+
+def test_the_end_of_a_stream_is_seen_beyond_the_limit_whatever_it_is_called() -> None:
+    led = Led(limit=20)
+    led.start([])
+
+    verdicts = led.send_all([b"data: {}\n\n" * 9 + b"data: [D", b"ONE]\n\n"])
+
+    assert verdicts == [SEND, COMMIT]
+    assert led.end().response.truncated_at == 20

@@ -320,3 +320,13 @@ def test_choices_of_a_strange_shape_do_not_stop_the_rest(entry: Any) -> None:
     message = _message(event({"choices": [entry]}), chunk({"content": "a"}), DONE)
 
     assert message["content"] in {"a", "ba"}
+
+
+def test_an_event_that_ends_the_stream_by_its_name_is_taken_once() -> None:
+    said = {"id": "c1", "choices": [{"index": 0, "delta": {"content": "a"}}]}
+
+    assembled = _assemble(event(said), event(said, "error"))
+
+    assert assembled.error is not None
+    assert assembled.response is not None
+    assert assembled.response["choices"] == _response(event(said), event(said))["choices"]

@@ -56,14 +56,6 @@ class BodyTap:
                 self._undecodable = True
 
     @property
-    def so_far(self) -> bytes:
-        """What is kept until now."""
-        pieces = self._pieces
-        if self._joined is None and len(pieces) == 1:
-            return pieces[0]
-        return b"".join((self._joined or b"", *pieces))
-
-    @property
     def is_plain(self) -> bool:
         """Whether it has no content encoding."""
         return self._encoded is None
@@ -102,9 +94,15 @@ class BodyTap:
     def result(self) -> TappedBody:
         """Return the body as far as it came."""
         if self._encoded is None and not self._truncated:
-            return TappedBody(self.so_far)
+            return TappedBody(self._kept())
         return TappedBody(
-            self.so_far,
+            self._kept(),
             self._limit if self._truncated else None,
             bytes(self._encoded) if self._undecodable and self._encoded is not None else None,
         )
+
+    def _kept(self) -> bytes:
+        pieces = self._pieces
+        if self._joined is None and len(pieces) == 1:
+            return pieces[0]
+        return b"".join((self._joined or b"", *pieces))

@@ -177,7 +177,7 @@ class _CapturedCall:
         """Pass a message of the app on, now or once the row is durable."""
         if message.get("more_body") and not self._settled:
             try:
-                if self._tap.passes(message["body"]):
+                if self._tap.passes(message.get("body", b"")):
                     return self._send(message)
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import RolloutId, split_prefix, with_current_rollout_id
-from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, error_body
+from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, dialect_of_route, error_body
 
 __all__ = ["PrefixMiddleware", "Refusal", "RolloutOfScope", "Routed", "refuse", "route"]
 
@@ -56,6 +56,9 @@ def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Re
     if b"//" in rest:
         # What a client asks for whose base URL ends in a slash.
         rest = _SLASHES.sub(b"/", rest)
+    if rest[-1:] == b"/" and dialect_of_route(rest[:-1]) is not None:
+        # Providers answer it like the route itself, so it is one.
+        rest = rest[:-1]
     rest = rest or b"/"
     if rest.startswith(b"/v1/v1/"):
         message = "the path has /v1 twice: take /v1 off the end of the client's base URL"

@@ -136,6 +136,7 @@ class ExchangeTap:
         "_started_at",
         "_status",
         "_told",
+        "_undecided",
         "committed",
     )
 
@@ -161,6 +162,8 @@ class ExchangeTap:
         self._sent = 0
         self._bodiless = False
         self._is_stream: bool | None = False
+        self._undecided = b""
+        """The first bytes of a body that may or may not be a stream."""
         self._reader: StreamReader | None = None
         self._passing: StreamReader | None = None
         """The reader, where only it says when a stream is over, and it reads what is sent."""
@@ -265,10 +268,12 @@ class ExchangeTap:
             if self._passing is None and self._reader.waits(made):
                 return _OPEN
             return self._reader.feed(made, now)
-        if self._is_stream is None and self._response is not None:
-            # Nobody said what it is: the first bytes tell, once there are enough of them.
-            made = self._response.so_far
+        if self._is_stream is None:
+            # The first bytes tell what it is, once there are enough of them. Not those that are
+            # kept: the limit may have cut them.
+            made = self._undecided + made
             self._is_stream = looks_like_events(made, last=last)
+            self._undecided = made if self._is_stream is None else b""
         if self._is_stream:
             self._reader = StreamReader(self._call.dialect)
             if self._declared is None and self._response is not None and self._response.is_plain:
@@ -298,7 +303,8 @@ class _Head(NamedTuple):
     encodings: list[str]
     length: int | None
     is_events: bool | None
-    """Whether it is an event stream; None when they leave it open."""
+    """Whether it is an event stream; None: its first bytes tell. JSON can't begin as one does,
+    and there are servers that call everything JSON."""
 
 
 _PLAIN: list[str] = []
@@ -319,5 +325,5 @@ def _head(headers: Headers) -> _Head:
             encodings.append(value)
         elif value.strip().isdigit():
             length = int(value)
-    is_events = media == b"text/event-stream" or (False if media.endswith(b"json") else None)
+    is_events = True if media == b"text/event-stream" else None
     return _Head(parse_encodings(encodings) if encodings else _PLAIN, length, is_events)

@@ -127,12 +127,13 @@ def _joined(old: object, new: object) -> object:
 class ChatAssembler(Assembler):
     """Chunks in, one `chat.completion` out."""
 
-    __slots__ = ("_choices", "_last", "_top")
+    __slots__ = ("_choices", "_last", "_last_kind", "_top")
 
     def __init__(self) -> None:
         super().__init__()
         self._top: dict[str, object] = {}
         self._last: dict[str, object] = {}
+        self._last_kind = ""
         self._choices: dict[int, _Choice] = {}
 
     def _take(self, event: dict[str, object], kind: str) -> None:
@@ -144,10 +145,10 @@ class ChatAssembler(Assembler):
         # Padding of random length, so that the size of a packet tells nothing of its text.
         event.pop("obfuscation", None)
         event.pop("p", None)
-        if event == self._last:
+        if event == self._last and kind == self._last_kind:
             # Chunk after chunk says the same about the whole: nothing to merge.
             return
-        self._last = event
+        self._last, self._last_kind = event, kind
         extension = event.get("x_groq")
         if self._ends(event, kind):
             self._fail(event.get("error") or event)
