@@ -242,6 +242,10 @@ async def test_capture_is_told_of_a_timeout(provider: Provider) -> None:
     ("method", "path", "status", "says"),
     [
         ("POST", "/v1/v1/responses", 404, "/v1 twice"),
+        ("POST", "/v1/responses/..%2fchat%2fcompletions", 400, "an encoded slash or a dot segment"),
+        ("POST", "/v1/responses/../chat/completions", 400, "an encoded slash or a dot segment"),
+        ("POST", "/v1/models/%2E%2e%2Fresponses", 400, "an encoded slash or a dot segment"),
+        ("POST", "/v1/messages/a%5c..%5cb", 400, "an encoded slash or a dot segment"),
         ("POST", "/responses", 404, "put /v1 at the end of the client's base URL"),
         ("POST", "/chat/completions", 404, "put /v1 at the end"),
         ("POST", "/v1/embeddings", 404, "no route /v1/embeddings"),

@@ -4,6 +4,7 @@ A path or a failure goes in; a status, a sentence that says what to do, and a co
 """
 
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 from nemo_gym.errors import CallTimeout, ConnectFailed, ReplyInvalid
 from nemo_gym.servers.failures import REFUSAL_HEADER
@@ -49,6 +50,9 @@ def refusal_for(provider: Provider, dialect: Dialect, method: str, path: bytes) 
     if path.startswith(b"/v1/v1/"):
         message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
         return Refusal(404, message, "path_has_v1_twice")
+    if _leads_elsewhere(path):
+        message = "the path has an encoded slash or a dot segment: spell it out without"
+        return Refusal(400, message, "path_ambiguous")
     route = _route_of(path)
     if route is None:
         return Refusal(404, _unknown(provider, path), "route_unknown")
@@ -74,6 +78,21 @@ def not_answered(unanswered: Unanswered) -> Refusal:
     else:
         status, code, category = 502, "upstream_connection_lost", "connection"
     return Refusal(status, f"no answer from the model provider: {problem}{after}", code, category)
+
+
+def _leads_elsewhere(path: bytes) -> bool:
+    """Say whether a provider that tidies paths up could take this one for another.
+
+    It would serve a model call under the path of something that is not captured.
+    """
+    if b"%" not in path and b"/." not in path:
+        return False
+    parts = unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
+    # Names of models may hold a slash.
+    is_name = path.startswith(b"/v1/models/")
+    return not {b".", b".."}.isdisjoint(parts) or (
+        len(parts) > path.count(b"/") + 1 and not is_name
+    )
 
 
 def _route_of(path: bytes) -> bytes | None:
