@@ -47,15 +47,9 @@ class Refusal:
 
 def refusal_for(provider: Provider, dialect: Dialect, method: str, path: bytes) -> Refusal | None:
     """Return why a request goes no further; None for one that is forwarded."""
-    if path.startswith(b"/v1/v1/"):
-        message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
-        return Refusal(404, message, "path_has_v1_twice")
-    if _leads_elsewhere(path):
-        message = "the path has an encoded slash or a dot segment: spell it out without"
-        return Refusal(400, message, "path_ambiguous")
     route = _route_of(path)
-    if route is None:
-        return Refusal(404, _unknown(provider, path), "route_unknown")
+    if route is None or _leads_elsewhere(path):
+        return _no_route(provider, path)
     if route == b"/v1/models":
         return None
     if dialect.name not in provider.dialects:
@@ -78,6 +72,16 @@ def not_answered(unanswered: Unanswered) -> Refusal:
     else:
         status, code, category = 502, "upstream_connection_lost", "connection"
     return Refusal(status, f"no answer from the model provider: {problem}{after}", code, category)
+
+
+def _no_route(provider: Provider, path: bytes) -> Refusal:
+    if path.startswith(b"/v1/v1/"):
+        message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
+        return Refusal(404, message, "path_has_v1_twice")
+    if _leads_elsewhere(path):
+        message = "the path has an encoded slash or a dot segment: spell it out without"
+        return Refusal(400, message, "path_ambiguous")
+    return Refusal(404, _unknown(provider, path), "route_unknown")
 
 
 def _leads_elsewhere(path: bytes) -> bool:
