@@ -132,3 +132,41 @@ def test_tasks_with_too_few_rollouts_are_left_out() -> None:
 def test_k_outside_the_rollouts_raises() -> None:
     with pytest.raises(ValueError, match="k=3"):
         statistics.expected_max([1.0], 3)
+
+
+_any_float = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from(
+    [1e160, -1.7e308, 1e308]
+)
+_of_any_size = st.lists(st.lists(_any_float, max_size=5), max_size=6)
+
+
+@given(_of_any_size, st.integers(1, 3))
+def test_whatever_the_values_what_comes_out_is_finite(tasks: list[list[float]], k: int) -> None:
+    known = [value for task in tasks for value in task if math.isfinite(value)]
+    found = statistics.mean_ci(tasks)
+
+    assert (found is None) == (not known)
+    for one in (found, statistics.pass_at_k(tasks, k), statistics.pass_hat_k(tasks, k)):
+        if one is None:
+            continue
+        assert min(known) <= one.value <= max(known)
+        assert one.ci95_low is None or -math.inf < one.ci95_low <= one.value
+        assert one.ci95_high is None or math.inf > one.ci95_high >= one.value
+
+
+@given(_wide, st.integers(100, 900))
+def test_values_of_any_scale_have_the_same_estimate_but_for_the_scale(
+    tasks: list[list[float]], power: int
+) -> None:
+    tasks = [*tasks, [2.0]]  # beyond [0, 1], where the method is another
+    one = statistics.mean_ci(tasks)
+    other = statistics.mean_ci([[math.ldexp(value, power) for value in task] for task in tasks])
+
+    assert one is not None
+    assert other is not None
+    assert other.value == pytest.approx(
+        math.ldexp(one.value, power), rel=1e-9, abs=2.0 ** (power - 40)
+    )
+    for a, b in ((one.ci95_low, other.ci95_low), (one.ci95_high, other.ci95_high)):
+        assert a is not None
+        assert b == pytest.approx(math.ldexp(a, power), rel=1e-9, abs=2.0 ** (power - 20))

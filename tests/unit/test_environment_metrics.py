@@ -109,3 +109,17 @@ def test_the_defaults_of_an_environment_are_what_the_driver_computes(
 
     expected = driver.summaries()[0].metrics if drawn else {}
     assert found == {name: pytest.approx(value) for name, value in expected.items()}
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 10**400])
+def test_a_number_that_no_float_holds_is_left_out(odd: float) -> None:
+    tasks = by_task([_row(0, odd, reward_components={"a": odd}), _row(1, 1.0)])
+
+    assert agent_metrics(tasks)["mean/reward"] == 1.0
+    assert group_metrics(tasks)[0] == {"_ng_task_index": 0, "rollouts": 1}
+
+
+def test_rewards_whose_sum_no_float_holds_have_metrics_all_the_same() -> None:
+    tasks = by_task([_row(task, 1.7e308) for task in (0, 0, 1, 1)])
+
+    assert agent_metrics(tasks)["mean/reward"] == group_metrics(tasks)[0]["mean/reward"] == 1.7e308

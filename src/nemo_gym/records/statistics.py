@@ -13,10 +13,14 @@ With t the 97.5 % quantile of Student's distribution at T - 1 degrees of freedom
 sample size `mean * (1 - mean) / se^2` instead, which stays inside [0, 1] and does not shrink to
 nothing when all tasks passed or all failed (there the effective sample size is T). With fewer than
 two tasks no interval is known.
+
+Values that are not finite are not known, and left out. What comes out is finite: values too large
+to be squared are scaled down by a power of two first, which rounds nothing; a bound of an interval
+that no float can hold is not known.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -25,11 +29,14 @@ __all__ = [
     "expected_max",
     "expected_min",
     "mean_ci",
+    "mean_of",
     "pass_at_k",
     "pass_hat_k",
 ]
 
 _QUANTILE = 0.975
+_LARGE = 256
+"""Binary exponent up to which sums and squares of sums stay far from the largest float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ class Estimate:
 
     value: float
     ci95_low: float | None = None
-    """None: not known, because there are fewer than two tasks."""
+    """None: not known; there are fewer than two tasks, or no float is that large."""
     ci95_high: float | None = None
 
 
@@ -47,19 +54,24 @@ def mean_ci(values_per_task: Sequence[Sequence[float]]) -> Estimate | None:
 
     Tasks without a value are left out; None when no value is left.
     """
-    tasks = [task for task in values_per_task if task]
-    values = [value for task in tasks for value in task]
-    if not values:
+    tasks = [task for task in _finite(values_per_task) if task]
+    if not tasks:
         return None
-    mean = math.fsum(values) / len(values)
-    if len(tasks) < 2:
-        return Estimate(mean)
-    squares = math.fsum(math.fsum(value - mean for value in task) ** 2 for task in tasks)
-    error = math.sqrt(len(tasks) / (len(tasks) - 1) * squares) / len(values)
-    quantile = _student_quantile(len(tasks) - 1)
-    if all(0.0 <= value <= 1.0 for value in values):
-        return _wilson(min(max(mean, 0.0), 1.0), error, quantile, len(tasks))
-    return Estimate(mean, mean - quantile * error, mean + quantile * error)
+    exponent = _exponent(value for task in tasks for value in task)
+    if not exponent:
+        is_share = all(0.0 <= value <= 1.0 for task in tasks for value in task)
+        return _mean_ci(tasks, is_share=is_share)
+    found = _mean_ci([_scaled(task, -exponent) for task in tasks], is_share=False)
+    low, high = _held(found.ci95_low, exponent), _held(found.ci95_high, exponent)
+    return Estimate(math.ldexp(found.value, exponent), low, high)
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Return the mean of finite values, one at least; it is finite too."""
+    exponent = _exponent(values)
+    if exponent:
+        return math.ldexp(mean_of(_scaled(values, -exponent)), exponent)
+    return min(max(math.fsum(values) / len(values), min(values)), max(values))
 
 
 def pass_at_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate | None:
@@ -68,7 +80,8 @@ def pass_at_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate |
     For rewards of 0 and 1 this is the unbiased pass@k. Tasks with fewer than `k` rollouts say
     nothing about it and are left out; None when none is left.
     """
-    return mean_ci([[expected_max(task, k)] for task in rewards_per_task if len(task) >= k])
+    tasks = _finite(rewards_per_task)
+    return mean_ci([[expected_max(task, k)] for task in tasks if len(task) >= k])
 
 
 def pass_hat_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate | None:
@@ -77,7 +90,8 @@ def pass_hat_k(rewards_per_task: Sequence[Sequence[float]], k: int) -> Estimate 
     For rewards of 0 and 1 this is pass^k: the chance that all `k` succeed. Tasks with fewer than
     `k` rollouts are left out; None when none is left.
     """
-    return mean_ci([[expected_min(task, k)] for task in rewards_per_task if len(task) >= k])
+    tasks = _finite(rewards_per_task)
+    return mean_ci([[expected_min(task, k)] for task in tasks if len(task) >= k])
 
 
 def expected_max(values: Sequence[float], k: int) -> float:
@@ -88,17 +102,59 @@ def expected_max(values: Sequence[float], k: int) -> float:
     # The i-th smallest (from 0) is the largest of a subset whose others are among the i below it,
     # so its weight is C(i, k-1) / C(n, k): k / n at the top, and from one to the next below it
     # times (i - k + 1) / i. Whole binomials would have thousands of digits at thousands of values.
+    exponent = _exponent(values)
+    if exponent:
+        return math.ldexp(expected_max(_scaled(values, -exponent), k), exponent)
     weight = k / n
     terms: list[float] = []
     for i, value in zip(range(n - 1, k - 2, -1), sorted(values, reverse=True), strict=False):
         terms.append(weight * value)
         weight *= (i - k + 1) / i if i else 0.0
-    return math.fsum(terms)
+    return min(math.fsum(terms), max(values))
 
 
 def expected_min(values: Sequence[float], k: int) -> float:
     """Return the mean, over all subsets of `k` of the values, of the smallest one."""
     return -expected_max([-value for value in values], k)
+
+
+def _mean_ci(tasks: Sequence[Sequence[float]], *, is_share: bool) -> Estimate:
+    """Return the estimate from tasks that all have values, none of them too large to be squared.
+
+    `is_share`: they lie in [0, 1] by what they are, not because they were scaled.
+    """
+    values = [value for task in tasks for value in task]
+    mean = mean_of(values)
+    if len(tasks) < 2:
+        return Estimate(mean)
+    squares = math.fsum(math.fsum(value - mean for value in task) ** 2 for task in tasks)
+    error = math.sqrt(len(tasks) / (len(tasks) - 1) * squares) / len(values)
+    quantile = _student_quantile(len(tasks) - 1)
+    if is_share:
+        return _wilson(min(max(mean, 0.0), 1.0), error, quantile, len(tasks))
+    return Estimate(mean, mean - quantile * error, mean + quantile * error)
+
+
+def _finite(values_per_task: Iterable[Sequence[float]]) -> Iterator[list[float]]:
+    for task in values_per_task:
+        yield [value for value in task if math.isfinite(value)]
+
+
+def _exponent(values: Iterable[float]) -> int:
+    """Return the power of two by which `values` are to be divided; 0 where they may stay."""
+    exponent = math.frexp(max(map(abs, values), default=0.0))[1]
+    return exponent if exponent > _LARGE else 0
+
+
+def _scaled(values: Iterable[float], exponent: int) -> list[float]:
+    return [math.ldexp(value, exponent) for value in values]
+
+
+def _held(bound: float | None, exponent: int) -> float | None:
+    try:
+        return None if bound is None else math.ldexp(bound, exponent)
+    except OverflowError:
+        return None
 
 
 def _wilson(mean: float, error: float, quantile: float, tasks: int) -> Estimate:

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from nemo_gym.records.metrics import field_metrics
+from nemo_gym.records.statistics import mean_of
 
 __all__ = ["REWARD", "AgentSummary", "Aggregator", "RolloutNumbers", "default_key_metrics"]
 
@@ -138,11 +139,10 @@ def _distribution(values: Iterable[float], *, total: bool = False) -> dict[str, 
     ordered = sorted(values)
     if not ordered:
         return {}
-    whole = math.fsum(ordered)
     return {
         "known": len(ordered),
-        **({"total": whole} if total else {}),
-        "mean": whole / len(ordered),
+        **({"total": math.fsum(ordered)} if total else {}),
+        "mean": mean_of(ordered),
         "p50": _quantile(ordered, 0.50),
         "p95": _quantile(ordered, 0.95),
         "max": ordered[-1],

@@ -3,14 +3,17 @@
 A metric is any numeric field of the responses (a bool counts as 0 or 1), and each part of
 `reward_components`. Over tasks it has `mean/<field>`, and with repeats `pass@{k}/<field>` (expected
 best of k) and `pass^{k}/<field>` (expected worst of k), each with `…/ci95_low` and `…/ci95_high`
-by the method of `records.statistics`. Fields that are not known in a row are left out of it.
+by the method of `records.statistics`. Fields that are not known in a row are left out of it, and so
+are numbers that no float can hold.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.ids import TASK_INDEX_KEY
 from nemo_gym.records.metrics import field_metrics
+from nemo_gym.records.statistics import mean_of
 
 __all__ = ["agent_metrics", "by_task", "default_key_metrics", "group_metrics"]
 
@@ -34,7 +37,7 @@ def group_metrics(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str
         {
             TASK_INDEX_KEY: rows[0].get(TASK_INDEX_KEY),
             "rollouts": len(rows),
-            **{f"mean/{name}": sum(v) / len(v) for name, v in _values(rows).items()},
+            **{f"mean/{name}": mean_of(v) for name, v in _values(rows).items()},
         }
         for rows in tasks
     ]
@@ -71,9 +74,19 @@ def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in row.items():
         if name.startswith("_ng_"):
             continue
-        if isinstance(value, int | float):
-            yield name, float(value)
+        if (number := _finite(value)) is not None:
+            yield name, number
         elif name == _COMPONENTS and isinstance(value, Mapping):
-            for part, number in value.items():
-                if isinstance(number, int | float):
-                    yield f"{name}{_SEPARATE}{part}", float(number)
+            for part, below in value.items():
+                if (number := _finite(below)) is not None:
+                    yield f"{name}{_SEPARATE}{part}", number
+
+
+def _finite(value: object) -> float | None:
+    if not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
