@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.gym_command import gym
 from support.rollouts import FakeAgent, FakeAnswer, Row, collect, files_of, put, rows_of, text_of
 
@@ -112,4 +114,34 @@ def test_a_directory_is_no_output_and_no_rollouts_are_said(tmp_path: Path) -> No
     empty = gym("eval", "aggregate", "empty.jsonl", cwd=tmp_path)
 
     assert (folder.code, "is a directory" in folder.err) == (2, True), folder.err
-    assert (empty.code, "there are no rollouts" in empty.err) == (0, True), empty.err
+    assert (empty.code, "there are no rollouts in empty.jsonl" in empty.err) == (2, True), empty.err
+
+
+@pytest.mark.parametrize(
+    ("name", "mend"),
+    [
+        ("env.yaml", "give the --output of a run"),
+        ("a_failures.jsonl", "give the --output of its run: a.jsonl"),
+        ("a_materialized_inputs.jsonl", "give the --output of its run: a.jsonl"),
+        ("a_run.json", "give the --output of its run: a.jsonl"),
+    ],
+)
+async def test_a_file_that_is_no_output_is_a_mistake(tmp_path: Path, name: str, mend: str) -> None:
+    (tmp_path / "env.yaml").write_text("policy_model_name: m\n")
+    await collect(tmp_path / "a.jsonl", rows_of(2), FakeAgent(_fails))
+    await collect(tmp_path / "b.jsonl", rows_of(2))
+
+    ended = gym("eval", "aggregate", "b.jsonl", name, "--output", "m.json", cwd=tmp_path)
+
+    assert ended.code == 2
+    assert f"there are no rollouts in {name}" in ended.err
+    assert f"mend:  {mend}\n" in ended.err
+    assert not (tmp_path / "m.json").exists()
+
+
+async def test_a_run_in_which_nothing_was_rewarded_is_an_output(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(2), limit=0)
+
+    ended = gym("eval", "aggregate", "a.jsonl", cwd=tmp_path)
+
+    assert (ended.code, "there are no rollouts" in ended.err) == (0, True), ended.err

@@ -6,15 +6,15 @@ rollout.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.errors import UserMistake
-from nemo_gym.rollouts.aggregate import Aggregator
+from nemo_gym.rollouts.aggregate import REWARD, Aggregator
 from nemo_gym.rollouts.environment import EnvironmentMetrics
 from nemo_gym.rollouts.leftovers import agent_of, read_lines
-from nemo_gym.rollouts.lines import Members, join_members, text_of
+from nemo_gym.rollouts.lines import Members, join_members, number_of, text_of
 from nemo_gym.rollouts.manifest import read_manifest
 from nemo_gym.rollouts.outcome import FAILURE_CLASS_KEY, numbers_of
 from nemo_gym.rollouts.paths import RunFiles
@@ -47,7 +47,7 @@ class _Tasks:
 def merge_outputs(outputs: Sequence[Path]) -> MergedRuns:
     """Return the metrics over all rollouts of `outputs`; a file given twice counts once.
 
-    Raises `UserMistake` for an output that cannot be read.
+    Raises `UserMistake` for an output that cannot be read, or that is none.
     """
     distinct = tuple({path.resolve(): path for path in outputs}.values())
     aggregator, tasks, warnings = Aggregator(), _Tasks(), list[str]()
@@ -77,14 +77,17 @@ def _add(files: RunFiles, aggregator: Aggregator, tasks: _Tasks) -> list[str]:
     manifest = read_manifest(files.manifest)
     row_keys = frozenset(manifest.row_keys) if manifest is not None else frozenset()
     digests = _input_digests(files.materialized)
-    damaged = 0
+    damaged = counted = 0
     for members in read_lines(files.output):
         pair = None if members is None else pair_of(members)
-        if members is None or pair is None:
+        if members is None or pair is None or number_of(members.get(REWARD)) is None:
             damaged += 1
             continue
+        counted += 1
         task = tasks.of(pair[0], digests.get(pair[0], b""))
         aggregator.add(numbers_of(members, agent_of(members), task, row_keys))
+    if not counted and manifest is None:
+        raise _no_output(files.output)
     if files.failures.exists():
         for members in read_lines(files.failures):
             if members is not None:
@@ -96,6 +99,23 @@ def _add(files: RunFiles, aggregator: Aggregator, tasks: _Tasks) -> list[str]:
     if manifest is not None and manifest.status != "completed":
         warnings.append(f"{files.output}: the run is {manifest.status}, not completed")
     return warnings
+
+
+def _no_output(path: Path) -> UserMistake:
+    """Return the mistake of giving a file in which there is no rollout and that no run has made."""
+    run = next((run for run in _runs_with(path) if run.exists()), None)
+    return UserMistake(
+        f"there are no rollouts in {path}",
+        where=str(path),
+        mend=f"give the --output of {'a run' if run is None else f'its run: {run}'}",
+    )
+
+
+def _runs_with(path: Path) -> Iterator[Path]:
+    """Yield the outputs beside which `path` may lie, most likely first."""
+    for output in sorted(path.parent.glob("*.jsonl"), key=lambda each: len(each.name)):
+        if path in RunFiles(output).all()[1:]:
+            yield output
 
 
 def _input_digests(materialized: Path) -> dict[int, bytes]:
