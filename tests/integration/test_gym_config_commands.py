@@ -136,3 +136,17 @@ def _cpu_s_of_help(folder: Path) -> float:
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def test_a_check_of_nothing_says_what_to_give(tmp_path: Path) -> None:
+    (tmp_path / "env.yaml").write_text("policy_model_name: m\n")
+
+    told = gym("env", "validate", cwd=tmp_path)
+    machine = gym("env", "validate", "--json", cwd=tmp_path)
+    given = gym("env", "validate", "++telemetry.metrics.enabled=true", cwd=tmp_path)
+
+    assert told.code == machine.code == 2
+    assert "nothing to check: the configuration defines no servers" in told.err
+    assert "--resources-server NAME" in told.err
+    assert json.loads(machine.out)["ok"] is False
+    assert given.code == 0, given.err

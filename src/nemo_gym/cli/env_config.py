@@ -8,7 +8,12 @@ import yaml
 from nemo_gym.cli.options import config_options, example, json_option
 from nemo_gym.cli.output import print_json
 from nemo_gym.config.document import KeyPath, dotted
-from nemo_gym.config.load import ConfigRequest, check_run_config, load_run_config
+from nemo_gym.config.load import (
+    ConfigRequest,
+    check_run_config,
+    load_run_config,
+    no_servers,
+)
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.errors import UserMistake
 
@@ -22,6 +27,8 @@ def validate(request: ConfigRequest, *, as_json: bool) -> int:
     """Check a configuration and list every mistake in it; exit code 2 when there is one."""
     mistakes = check_run_config(request)
     config = None if mistakes else load_run_config(request)
+    if config is not None and not (config.servers or _is_anything_given(request)):
+        mistakes, config = (no_servers("nothing to check"),), None
     warnings = () if config is None else tuple(dict.fromkeys(config.misfits.values()))
     if as_json:
         told = {"mistakes": _told(mistakes), "warnings": _told(warnings)}
@@ -35,6 +42,17 @@ def validate(request: ConfigRequest, *, as_json: bool) -> int:
         names = ", ".join(server.name for server in config.servers) or "none"
         click.echo(f"ok: {len(config.servers)} servers ({names})")
     return 2 if mistakes else 0
+
+
+def _is_anything_given(request: ConfigRequest) -> bool:
+    """Say whether a command says what to look at; what lies in `env.yaml` it does not say."""
+    return any(
+        (
+            *(request.resources_servers, request.agent_types, request.model_types),
+            *(request.config_files, request.overrides),
+            *(request.model, request.model_url, request.model_api_key),
+        )
+    )
 
 
 def _told(mistakes: Iterable[UserMistake]) -> list[dict[str, str | None]]:

@@ -40,7 +40,7 @@ from nemo_gym.config.servers import (
 from nemo_gym.config.typed import field_types
 from nemo_gym.errors import ConfigMistake, UserMistake
 
-__all__ = ["ConfigRequest", "check_run_config", "load_run_config", "require_servers"]
+__all__ = ["ConfigRequest", "check_run_config", "load_run_config", "no_servers", "require_servers"]
 
 ENV_FILE = "env.yaml"
 
@@ -88,12 +88,17 @@ def check_run_config(request: ConfigRequest) -> tuple[UserMistake, ...]:
 def require_servers(config: RunConfig) -> None:
     """Raise `ConfigMistake` when a configuration that is to be started defines no server."""
     if not config.servers:
-        raise ConfigMistake(
-            "nothing to start: the configuration defines no servers",
-            where="the options of this command",
-            mend="add --resources-server NAME and --model-type NAME, or --config FILE; "
-            "'gym list resources-servers' and 'gym list models' show the names",
-        )
+        raise no_servers("nothing to start")
+
+
+def no_servers(consequence: str) -> ConfigMistake:
+    """Return the mistake of a configuration that defines no server, where one is wanted."""
+    return ConfigMistake(
+        f"{consequence}: the configuration defines no servers",
+        where="the options of this command",
+        mend="add --resources-server NAME and --model-type NAME, or --config FILE; "
+        "'gym list resources-servers' and 'gym list models' show the names",
+    )
 
 
 @dataclass(slots=True)
