@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from nemo_gym.cli.top import History
 from nemo_gym.cli.top_frame import Header, frame
-from nemo_gym.telemetry.diagnosis import Figures, diagnose
+from nemo_gym.telemetry.diagnosis import (
+    _RULES,
+    Diagnosis,
+    Figures,
+    _evidence,
+    _Rule,
+    diagnose,
+)
 from nemo_gym.telemetry.figures import RolloutFigures, snapshot
 from nemo_gym.telemetry.run_view import ProcessView, RolloutView, RunView, ServerView
 
@@ -181,3 +188,26 @@ def test_rates_are_over_the_last_seconds_of_looks() -> None:
 
     # Over the last ten seconds: 900 - 400 calls in 10 s, not 900 in 30.
     assert rates[-1] == 50.0
+
+
+EVERYTHING = Figures(
+    **{  # type: ignore[arg-type]
+        name: "cell-0 (workplace_tools, workplace_tools_simple_agent, policy_model and 2 more)"
+        if name.endswith("_of")
+        else 12345.6
+        for name in Figures.__dataclass_fields__
+    }
+)
+
+
+@pytest.mark.parametrize("rule", _RULES, ids=lambda rule: f"{rule.bottleneck}: {rule.advice[:20]}")
+def test_advice_is_shown_whole_with_the_evidence_that_decided(rule: _Rule) -> None:
+    evidence = _evidence(EVERYTHING, rule.shown)
+    said = Diagnosis(rule.bottleneck, evidence, rule.advice)
+
+    lines = frame(replace(VIEW, diagnosis=said), HEADER)
+
+    shown = " ".join(line.text.strip() for line in lines if line.style == "cyan")
+    assert len(lines) <= 24
+    assert shown.endswith(rule.advice)
+    assert evidence[0] in shown

@@ -1,7 +1,7 @@
 """A run's figures in, the lines of a terminal out. Pure: no clock, no terminal, no network."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import TypeVar
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 _SWITCH_ON = "loop lag, GC and CPU show with telemetry.metrics.enabled=true"
 _MARGIN = 10
 """Columns before what a line of counts says."""
-_FIXED_LINES = 13
+_DIAGNOSIS_LINES = 4
+_FIXED_LINES = 14
 """Lines that are there in any case: everything but the rows of the two tables."""
 
 
@@ -146,10 +147,17 @@ def _process_line(one: ProcessView) -> Line:
 
 
 def _diagnosis_lines(view: RunView, width: int) -> list[Line]:
+    """Return at most four lines; of what does not fit in, the last evidence goes, not advice."""
     said = view.diagnosis
-    name = said.bottleneck.replace("_", " ")
-    text = f"bottleneck: {name}. {said}" if said.bottleneck != "none" else str(said)
-    return [Line(part, "cyan") for part in wrap(text, width)[:3]]
+    start = (
+        f"bottleneck: {said.bottleneck.replace('_', ' ')}. " if said.bottleneck != "none" else ""
+    )
+    parts: list[str] = []
+    for shown in range(len(said.evidence), -1, -1):
+        parts = wrap(f"{start}{replace(said, evidence=said.evidence[:shown])}", width)
+        if len(parts) <= _DIAGNOSIS_LINES:
+            break
+    return [Line(part, "cyan") for part in parts[:_DIAGNOSIS_LINES]]
 
 
 def _cut(items: Sequence[T], room: int) -> tuple[Sequence[T], Sequence[T]]:

@@ -124,7 +124,8 @@ def _both(
 def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
     known = ((name, getattr(figures, name)) for name in names)
     said = [(name, _PHRASES[name](value)) for name, value in known if value is not None]
-    where = f" in {figures.loop_lag_of}" if figures.loop_lag_of else ""
+    late = _least("loop_lag_p99_ms", _LATE_MS)(figures)
+    where = f" in {figures.loop_lag_of}" if late and figures.loop_lag_of else ""
     return tuple(f"{told}{where}" if name == "loop_lag_p99_ms" else told for name, told in said)
 
 
@@ -141,6 +142,7 @@ def _seconds(value: float) -> str:
 
 
 _LEAST_SHARE = 0.01
+_LATE_MS = 50
 _PHRASES: dict[str, Callable[[float], str]] = {
     "admission_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time for admission",
     "active": lambda v: f"{v:.0f} active",
@@ -165,7 +167,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
 }
-_SLOW_LOOP = _both(_least("loop_lag_p99_ms", 50), _least("loop_lag_mean_ms", 10))
+_SLOW_LOOP = _both(_least("loop_lag_p99_ms", _LATE_MS), _least("loop_lag_mean_ms", 10))
 _FULL_CORE = _least("cpu_share", 0.85)
 
 

@@ -192,7 +192,7 @@ def _figures(settled: _Window, window: _Window, whole: _Window) -> Figures:
         provider_share=_share(called, ran) if called else None,
         provider_retried_share=_share(again, ran) if again else None,
         provider_growth=_growth(whole),
-        provider_again_share=_share(settled.total(lambda one: one.model.retries), calls),
+        provider_again_share=_share(settled.total(lambda one: one.model.retries), calls) or None,
         rounds=_rounds(driving),
         local_slots=sum(one.model.local_slots for one, _ in window.pairs) or None,
         calls_under_way=called / elapsed if elapsed > 0 else None,
