@@ -49,6 +49,7 @@ def test_what_is_not_one_object_is_none(body: bytes) -> None:
         (b'{"status":"\xff"}', '{"status":"\ufffd"}'),
         (b'{"a":NaN}', '{"a":null}'),
         (b'\xef\xbb\xbf{"a":1}', '{"a":1}'),
+        (b'{"a":[-%b,%b]}' % (b"9" * 4301, b"9" * 4300), '{"a":[null,%s]}' % ("9" * 4300)),
     ],
 )
 def test_what_strict_readers_refuse_is_rebuilt(body: bytes, rebuilt: str) -> None:

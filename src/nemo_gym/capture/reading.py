@@ -4,7 +4,6 @@ Files are read under a shared lock, so a line is never seen half written. Where 
 file of its own the rows are joined by `completed_at`, then `model_call_id`.
 """
 
-import json
 import os
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from nemo_gym.files.disk import Disk
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
+from nemo_gym.wire.json import loads_leniently
 
 __all__ = [
     "CaptureFile",
@@ -153,7 +153,7 @@ def load_line(body: bytes) -> object:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         # Stricter than JSON is: huge numbers, lone surrogates and deep nesting are none of its.
-        return json.loads(body.decode("utf-8"))
+        return loads_leniently(body.decode("utf-8"))
 
 
 def _joined_order(item: StoredExchange | Damaged) -> tuple[float, str]:

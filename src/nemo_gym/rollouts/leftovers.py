@@ -28,6 +28,7 @@ from nemo_gym.rollouts.outcome import FAILURE_CLASS_KEY, numbers_of
 from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import AGENT_REF_KEY
 from nemo_gym.rollouts.resume import RunIndex, pair_of
+from nemo_gym.wire.json import has_number_too_long
 
 __all__ = ["agent_of", "index_run", "read_lines", "read_members", "settle_failures"]
 
@@ -142,7 +143,8 @@ def _lines(path: Path) -> Iterator[tuple[_Range, Members | None]]:
 
 def _members_or_none(line: bytes) -> Members | None:
     try:
-        return split_members(line)
+        # A row that its readers refuse is no row.
+        return None if has_number_too_long(line) else split_members(line)
     except NotAnObject:
         return None
 

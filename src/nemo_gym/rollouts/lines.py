@@ -12,7 +12,7 @@ from typing import NoReturn, TypeAlias
 import msgspec
 import orjson
 
-from nemo_gym.wire.json import as_object, loads
+from nemo_gym.wire.json import as_object, dumps, has_number_too_long, loads
 
 __all__ = [
     "Members",
@@ -45,13 +45,15 @@ class NotAnObject(ValueError):
 def split_members(line: bytes) -> Members:
     """Return the members of the JSON object in `line`; raises `NotAnObject`.
 
-    A key given twice counts once, with its last value.
+    A key given twice counts once, with its last value. A number that Python's own reader refuses
+    for its digits becomes null, since what is split here is read by others later.
     """
     try:
         if not line.isascii():
             # The decoder skips over the values, so their encoding is checked here.
             line.decode()
-        return {key: bytes(raw) for key, raw in _DECODER.decode(line).items()}
+        kept = _readable if has_number_too_long(line) else bytes
+        return {key: kept(raw) for key, raw in _DECODER.decode(line).items()}
     except UnicodeDecodeError as error:
         raise NotAnObject(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except msgspec.ValidationError as error:
@@ -60,6 +62,11 @@ def split_members(line: bytes) -> Members:
         return _split_slowly(line, f"not JSON: {error}")
     except RecursionError as error:
         raise NotAnObject(_TOO_DEEP) from error
+
+
+def _readable(value: msgspec.Raw) -> bytes:
+    raw = bytes(value)
+    return dumps(loads(raw)) if has_number_too_long(raw) else raw
 
 
 def _split_slowly(line: bytes, reason: str) -> Members:

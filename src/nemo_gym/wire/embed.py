@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nemo_gym.wire.json import JsonError, dumps, is_object, loads
+from nemo_gym.wire.json import JsonError, dumps, has_number_too_long, is_object, loads
 
 __all__ = ["EmbeddedBody", "embed"]
 
@@ -38,13 +38,15 @@ def embed(body: bytes) -> EmbeddedBody | None:
     """Return the body as it can stand in a line; None when it is not one JSON object.
 
     A body that lenient readers take and strict ones refuse (half a surrogate pair, `NaN`, bytes
-    that are not UTF-8) is rebuilt so that every reader of the line takes it.
+    that are not UTF-8, a number of too many digits) is rebuilt so that every reader takes it.
     """
     try:
         peek = _DECODER.decode(body)
         if not body.isascii():
             body.decode()  # the decoder does not look into what it skips
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _rebuilt(body)
+    if has_number_too_long(body):
         return _rebuilt(body)
     # Strings hold no raw line ends, so these stand between tokens.
     body = body.replace(b"\n", b"").replace(b"\r", b"")

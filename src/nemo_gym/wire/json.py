@@ -5,10 +5,12 @@ value becomes `dict[str, object]` or `list[object]`.
 
 Real servers send JSON that a strict decoder refuses: half of a surrogate pair as an escape (the
 other half follows in the next delta), `NaN`, bytes that are not UTF-8. `loads` takes those as
-official clients do; `dumps` always gives strict JSON back.
+official clients do; `dumps` always gives strict JSON back. A whole number of more than 4300 digits
+is JSON, but Python's own reader refuses it: here it is null, and nothing we write has one.
 """
 
 import json
+import re
 from typing import TypeGuard
 
 import orjson
@@ -18,16 +20,23 @@ __all__ = [
     "as_array",
     "as_object",
     "dumps",
+    "has_number_too_long",
     "is_array",
     "is_count",
     "is_object",
     "loads",
+    "loads_leniently",
     "loads_object",
     "text_of",
 ]
 
 JsonError = ValueError
 """What `loads` raises."""
+
+_MOST_DIGITS = 4300
+"""`sys.get_int_max_str_digits()`, unless someone changed it for one process."""
+_DIGITS = re.compile(rb"[0-9]")
+_TEN = b"0123456789"
 
 
 def loads(data: bytes | str) -> object:
@@ -42,10 +51,45 @@ def loads(data: bytes | str) -> object:
         text = data if isinstance(data, str) else data.decode("utf-8", "replace")
         try:
             # Clients drop a byte order mark at the start.
-            value = json.loads(text.removeprefix("\ufeff"))
+            value = loads_leniently(text.removeprefix("\ufeff"))
         except RecursionError as error:
             raise JsonError("nested too deeply") from error
     return value
+
+
+def loads_leniently(text: str) -> object:
+    """Return what the standard library reads in `text`, whole numbers of too many digits as None.
+
+    Raises `JsonError` or `RecursionError`.
+    """
+    value: object = json.loads(text, parse_int=_whole_number)
+    return value
+
+
+def _whole_number(text: str) -> int | None:
+    return int(text) if len(text.removeprefix("-")) <= _MOST_DIGITS else None
+
+
+def has_number_too_long(data: bytes) -> bool:
+    """Say whether Python's own reader refuses the JSON in `data` for the digits of a number."""
+    # So long a run has a digit at one of these places, and few bodies have such a run.
+    places = (found.start() * _MOST_DIGITS for found in _DIGITS.finditer(data[::_MOST_DIGITS]))
+    if not any(_run_around(data, place) > _MOST_DIGITS for place in places):
+        return False
+    try:
+        json.loads(data)
+    except RecursionError:
+        return False
+    except ValueError as error:
+        return "digits" in str(error)
+    return False
+
+
+def _run_around(data: bytes, place: int) -> int:
+    """Return how many digits stand together at `place`, as far as that matters."""
+    before = data[max(0, place - _MOST_DIGITS) : place]
+    after = data[place : place + _MOST_DIGITS + 1]
+    return len(before) - len(before.rstrip(_TEN)) + len(after) - len(after.lstrip(_TEN))
 
 
 def loads_object(data: bytes | str) -> dict[str, object] | None:
