@@ -16,6 +16,7 @@ from nemo_gym.cli.options import (
 )
 from nemo_gym.config.components import resolve_input_path
 from nemo_gym.config.load import ConfigRequest, load_run_config
+from nemo_gym.errors import UserMistake
 
 __all__ = ["run"]
 
@@ -107,7 +108,11 @@ def run(
     """Run an agent on a file of tasks; starts the servers unless --no-serve is given."""
     asked = Asked(**given)  # type: ignore[arg-type] # click has checked the types
     if asked.resume and asked.overwrite:
-        raise click.UsageError("--resume and --overwrite exclude each other.")
+        raise UserMistake(
+            "--resume and --overwrite exclude each other",
+            where="--resume --overwrite",
+            mend="--resume goes on with the output that is there, --overwrite throws it away",
+        )
     shorthands = {"temperature": temperature, "max_output_tokens": max_output_tokens}
     overrides = (
         f"++responses_create_params.{key}={value}"

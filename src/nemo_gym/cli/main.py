@@ -54,6 +54,12 @@ def run(group: click.Group, arguments: list[str]) -> int:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        code = error.exit_code
+    except click.UsageError as error:
+        _say(_as_mistake(error))
+        code = error.exit_code
     except click.ClickException as error:
         error.show()
         code = error.exit_code
@@ -69,6 +75,13 @@ def run(group: click.Group, arguments: list[str]) -> int:
     else:
         code = result if isinstance(result, int) else 0
     return code
+
+
+def _as_mistake(error: click.UsageError) -> UserMistake:
+    """Return a command line that click refuses in the form of every other mistake."""
+    command = error.ctx.command_path if error.ctx else "gym"
+    mend = f"'{command} --help' shows what it takes"
+    return UserMistake(error.format_message(), where=command, mend=mend)
 
 
 def _said_of(error: Exception, arguments: list[str]) -> int:
