@@ -32,13 +32,13 @@ def refusing() -> Generator[str]:
         thread.join()
 
 
-def _evaluate(folder: Path, url: str, *more: str) -> Ended:
+def _evaluate(folder: Path, url: str, *more: str, model_type: str = "openai_model") -> Ended:
     (folder / "rows.jsonl").write_text(json.dumps({"responses_create_params": {"input": "q"}}))
     (folder / "env.yaml").write_text(
         f"policy_model_name: m\npolicy_base_url: {url}\npolicy_api_key: sk-wrong-4711\n"
     )
     return gym(
-        *("eval", "run", "--resources-server", "mcqa", "--model-type", "openai_model"),
+        *("eval", "run", "--resources-server", "mcqa", "--model-type", model_type),
         *("--agent", "mcqa_simple_agent", "--input", "rows.jsonl", "--output", "x.jsonl", *more),
         cwd=folder,
         environ=environ_of(folder),
@@ -66,3 +66,32 @@ def test_a_provider_that_is_away_is_mended_by_starting_it_or_by_its_url(tmp_path
     assert "the provider does not answer: http://127.0.0.1:9" in ended.err
     assert "where: env.yaml:2 (policy_base_url)" in ended.err
     assert "start the provider, or correct its URL" in ended.err.partition("mend:")[2]
+
+
+ODD = """
+from typing import ClassVar
+
+from nemo_gym.responses_api_models.openai_model.app import OpenAIModel
+
+
+class OddModel(OpenAIModel):
+    SERVED_DIALECTS: ClassVar = ("responses", "chat")
+
+    async def provider_problem(self):
+        return "policy_model: the licence has run out"
+"""
+
+
+def test_what_a_component_says_in_one_line_is_told_with_a_mend(tmp_path: Path) -> None:
+    folder = tmp_path / "own" / "responses_api_models" / "odd_model"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "app.py").write_text(ODD)
+    (folder / "configs" / "odd_model.yaml").write_text(
+        "policy_model: {responses_api_models: {odd_model: {entrypoint: app.py, "
+        "openai_base_url: '${policy_base_url}'}}}\n"
+    )
+    ended = _evaluate(tmp_path, "http://127.0.0.1:9", "--search-dir", "own", model_type="odd_model")
+
+    assert ended.code == 2
+    assert "error: policy_model: the licence has run out\n" in ended.err
+    assert "mend:  mend the settings of its model server" in ended.err

@@ -72,17 +72,26 @@ class Cell:
         settle_garbage()
 
     async def provider_problems(self) -> list[UserMistake]:
-        """Return what is wrong with the provider of each model server that cannot use it."""
+        """Return what is wrong with the provider of each model server that cannot use it.
+
+        A component may say it as a `UserMistake` or in one line.
+        """
         asking = [
             hosted.server.provider_problem()
             for hosted in self._hosted
             if hasattr(hosted.server, "provider_problem")
         ]
         found = [each for each in await asyncio.gather(*asking) if each]
-        return [each if isinstance(each, UserMistake) else UserMistake(str(each)) for each in found]
+        return [each if isinstance(each, UserMistake) else _problem(str(each)) for each in found]
 
     async def stop(self, grace_s: float = 1.0) -> None:
         """Stop every server; what still streams after `grace_s` is cut off."""
         running = [h.running for h in self._hosted if h.running is not None]
         await asyncio.gather(*(r.stop(grace_s) for r in running), return_exceptions=True)
         await self.client.aclose()
+
+
+def _problem(line: str) -> UserMistake:
+    return UserMistake(
+        line, mend="mend the settings of its model server, or start what it stands before"
+    )
