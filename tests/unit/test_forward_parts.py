@@ -53,6 +53,16 @@ def test_what_is_no_json_object_is_for_the_provider_to_judge(body: bytes) -> Non
     assert SET_MODEL.put_into(body) == body
 
 
+@pytest.mark.parametrize("depth", [970, 990, 1010, 1100, 100_000])
+@pytest.mark.parametrize("before", [b"", b'"n":NaN,'])
+def test_what_is_nested_too_deeply_is_for_the_provider_to_judge(depth: int, before: bytes) -> None:
+    body = b'{"model":"theirs",%b"x":%b%b}' % (before, b"[" * depth, b"]" * depth)
+
+    sent = SET_MODEL.put_into(body)
+
+    assert sent in (body, body.replace(b"theirs", b"ours"))
+
+
 def test_what_only_python_takes_for_json_gets_its_model_too() -> None:
     assert SET_MODEL.put_into(b'{"x": NaN}') == b'{"x":NaN,"model":"ours"}'
     assert SET_MODEL.put_into(b'{"x": "\\ud800"}') == b'{"x":"\\ud800","model":"ours"}'

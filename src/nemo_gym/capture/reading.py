@@ -118,7 +118,7 @@ def model_call_ids(data: bytes) -> list[str]:
     for line in data.split(b"\n"):
         try:
             found.append(_ID_DECODER.decode(line).model_call_id)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             continue
     return found
 

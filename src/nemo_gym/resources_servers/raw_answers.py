@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 import orjson
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException
 
 from nemo_gym.servers.raw import JsonHandler, json_route
 
@@ -18,8 +18,14 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def with_members(raw: bytes, added: Mapping[str, object]) -> bytes:
-    """Return the JSON object `raw` with members added or replaced."""
-    members = _MEMBERS.decode(raw) if raw else {}
+    """Return the JSON object `raw` with members added or replaced.
+
+    Raises `HTTPException` (400) for one that is nested too deeply to be taken apart.
+    """
+    try:
+        members = _MEMBERS.decode(raw) if raw else {}
+    except RecursionError:
+        raise HTTPException(400, "the body is nested too deeply to be read") from None
     members |= {name: msgspec.Raw(orjson.dumps(value)) for name, value in added.items()}
     return _ENCODER.encode(members)
 

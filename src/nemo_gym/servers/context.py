@@ -88,7 +88,7 @@ def _rollout_of(messages: Iterable[Message]) -> RolloutId | None:
     body = b"".join(message.get("body", b"") for message in messages)
     try:
         keys = _RUN_KEYS.decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None  # the route says what is wrong with the body
     return rollout_id_of_record(
         {

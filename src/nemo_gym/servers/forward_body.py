@@ -40,12 +40,15 @@ class Members:
         return bool(self.always or self.absent)
 
     def put_into(self, body: bytes) -> bytes:
-        """Return `body` with these members; as it is where it is no JSON object."""
+        """Return `body` with these members.
+
+        As it is where it is no JSON object, or nested too deeply to be read.
+        """
         if not self:
             return body
         try:
             found = _MEMBERS.decode(body)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return self._put_into_lax(body)
         members: dict[str, bytes | msgspec.Raw] = {**self.absent, **found, **self.always}
         parts = []
@@ -58,13 +61,16 @@ class Members:
         """Do the same for what Python writes and reads but JSON does not know (`NaN`)."""
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return body
         if not isinstance(found, dict):
             return body
         absent = {key: json.loads(value) for key, value in self.absent.items()}
         always = {key: json.loads(value) for key, value in self.always.items()}
-        return json.dumps({**absent, **found, **always}, separators=(",", ":")).encode()
+        try:
+            return json.dumps({**absent, **found, **always}, separators=(",", ":")).encode()
+        except RecursionError:  # writing goes less deep than reading
+            return body
 
 
 def decoded(body: bytes, encoding: str, limit: int) -> bytes:

@@ -178,7 +178,7 @@ def _usage_in(choices: msgspec.Raw) -> object:
     """Return the usage that a choice carries, as the streams of some servers do."""
     try:
         found = _CHOICES.decode(choices)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     return next((choice.usage for choice in found if choice.usage is not None), None)
 

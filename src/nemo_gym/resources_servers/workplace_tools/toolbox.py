@@ -36,7 +36,7 @@ def call_tool(office: Workplace, name: str, arguments: bytes) -> object:
         raise ToolMistake(f"there is no tool {name!r}; the tools are {', '.join(TOOLS)}")
     try:
         asked = tool.decode(arguments or b"{}")
-    except msgspec.DecodeError as problem:
+    except (msgspec.DecodeError, RecursionError) as problem:
         raise ToolMistake(f"{name}: {problem}") from None
     result: object = tool.run(office, asked)
     return result

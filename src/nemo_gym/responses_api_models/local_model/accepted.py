@@ -23,7 +23,7 @@ def understood(body: bytes) -> bytes:
     """Return a request with the same meaning; one that cannot be read passes as it is."""
     try:
         members = _BODY.decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return body
     asked = {name: raw for name, raw in members.items() if bytes(raw) != b"null"}
     items = _taken_items(bytes(asked.get("input", b"")))
@@ -38,7 +38,7 @@ def _taken_items(said: bytes) -> list[_Item] | None:
     """Return input items in words that are taken; None where they need no change, or are none."""
     try:
         items = _ITEMS.decode(said)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     taken = [_with_type(item) for item in items if not _is_empty_reasoning(item)]
     return None if taken == items else taken
