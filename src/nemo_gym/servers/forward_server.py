@@ -33,11 +33,8 @@ from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 __all__ = ["ForwardingModel"]
 
 _AT_START_S = 3.0
-_START_IT = "start the provider, or correct its URL, then run the same command again"
-_GIVE_KEY = (
-    "give the provider's own key: policy_api_key in env.yaml, or --model-api-key KEY, then run the "
-    "same command again"
-)
+_START_IT = "start the provider, or correct its URL"
+_GIVE_KEY = "give the provider's own key: policy_api_key in env.yaml, or --model-api-key KEY"
 
 
 class ForwardingModel(SimpleResponsesAPIModel):
