@@ -1,9 +1,10 @@
-"""Errors of a provider that take their time: held until they are whole, never with our key."""
+"""Errors that cannot pass as they are: slow ones with our key, statuses that HTTP lacks."""
 
 import json
 
 import pytest
 
+from nemo_gym.capture.facts import CALL_FACTS, CallFacts
 from nemo_gym.errors import CallTimeout
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_tries import ProviderCaller
@@ -16,6 +17,7 @@ from nemo_gym.transport.in_process import InProcessTransport
 from nemo_gym.transport.retry import RetryRule
 from support.model_server import KEY, serve_model
 from support.provider import Behaviour, serve_provider
+from support.wire_server import Connection, head_and_body, serve_wire
 
 _ROUTE = "/v1/chat/completions"
 
@@ -78,3 +80,40 @@ async def test_an_error_that_breaks_off_is_told_in_the_dialect_of_the_client() -
 
     assert status == 504
     assert json.loads(body)["error"]["code"] == "upstream_timeout"
+
+
+@pytest.mark.parametrize("status", [99, 600, 799, 999])
+@pytest.mark.parametrize("route", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+async def test_a_status_that_http_does_not_have_is_told_as_a_bad_gateway(
+    status: int, route: str
+) -> None:
+    async def odd(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(head_and_body(KEY.encode(), f"{status:03d} Odd"))
+
+    async with serve_wire(odd) as upstream, serve_model(upstream.origin) as served:
+        transport = HttpTransport(served.origin)
+        reply = await transport.send(Call("POST", route, [], b"{}"))
+        body = await reply.read()
+        await transport.aclose()
+
+    assert reply.status == 502
+    assert f"its status is {status}, which is none of HTTP" in json.loads(body)["error"]["message"]
+    assert KEY.encode() not in body
+
+
+async def test_capture_is_told_of_a_status_that_http_does_not_have() -> None:
+    facts = CallFacts()
+    fake = FakeTransport(FakeReply(799, [], [b"some words"]))
+    forwarder = _in_front_of("http://h", ProviderCaller(RetryRule(tries=3)), fake=fake)
+
+    async def app(scope, receive, send):  # type: ignore[no-untyped-def]
+        scope["extensions"][CALL_FACTS] = facts
+        await forwarder.forward(scope, receive, send)
+
+    await (await InProcessTransport(app).send(Call("POST", _ROUTE, [], b"{}"))).read()
+
+    assert (facts.source, facts.local_reason) == ("local", "upstream_reply_invalid")
+    assert facts.error_category == "connection"
+    assert [attempt.status for attempt in facts.attempts] == [799]
+    assert facts.notes["upstream_body"] == "some words"

