@@ -89,17 +89,28 @@ def _listening(host: str, port: int, section: str) -> socket.socket:
 
 
 def bind_head(config: RunConfig, *, free_port: bool) -> socket.socket:
-    """Bind the head server: `head_server.host` and `.port`, by default `127.0.0.1:11000`."""
+    """Bind the head server: `head_server.host` and `.port`, by default `127.0.0.1:11000`.
+
+    `free_port` leaves the port of the configuration to the run that it is shared with; one that an
+    override gives is for this run and is taken.
+    """
     head = config.tree.get("head_server")
     settings = head if isinstance(head, Mapping) else {}
     host, port = settings.get("host"), settings.get("port")
     documented = port if isinstance(port, int) else DEFAULT_HEAD_PORT
     host = host if isinstance(host, str) else DEFAULT_HOST
     try:
-        return _listening(host, 0 if free_port else documented, "head_server")
+        free = free_port and not _is_overridden(config, "head_server.port")
+        return _listening(host, 0 if free else documented, "head_server")
     except PortInUse as mistake:
         mistake.mend = _HEAD_ELSEWHERE
         raise
+
+
+def _is_overridden(config: RunConfig, key: str) -> bool:
+    section = key.partition(".")[0]
+    origin = config.origins.get(key) or config.origins.get(section, "")
+    return origin.startswith("override ")
 
 
 def origin_of(sock: socket.socket) -> str:
