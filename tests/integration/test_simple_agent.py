@@ -350,3 +350,16 @@ async def test_a_recorder_is_told_of_turns_and_tool_calls(run: Any) -> None:
         (0, "verify", unknown, "unknown_tool"),
         (1, 1, True, True),
     ]
+
+
+async def test_half_a_character_of_the_model_goes_on_as_a_capture_has_it(
+    run: Callable[..., _Run],
+) -> None:
+    call = _call("count", json.dumps({"n": 1}))
+    first = json.dumps(_response({**call, "note": "\ud800", "odd": float("nan")})).encode()
+    agent = run(model := _Model(first, _response(_says("done"))))
+    status, answer = await agent.row()
+
+    assert status == 200
+    assert answer["response"]["output"][0]["note"] == "\ufffd"
+    assert model.requests[1]["input"][1]["odd"] is None

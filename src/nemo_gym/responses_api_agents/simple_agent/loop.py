@@ -18,6 +18,7 @@ from nemo_gym.server_utils import ServerClient, raise_for_status
 from nemo_gym.servers.failures import ModelFailed
 from nemo_gym.servers.recorder import SILENT, Recorder, ToolCall
 from nemo_gym.servers.usage import add_usage
+from nemo_gym.wire.json import JsonError, dumps, loads
 
 __all__ = ["Loop"]
 
@@ -119,8 +120,8 @@ def _response(model_server: str, status: int, raw: bytes) -> dict[str, Any]:
     What is no response is nothing that a verifier could judge: a reward of it would be a lie.
     """
     try:
-        answer: object = orjson.loads(raw)
-    except orjson.JSONDecodeError as exc:
+        answer = _value(raw)
+    except JsonError as exc:
         message = f"{model_server} answered {status} with a body that is not JSON ({exc})"
         raise ModelFailed(message, status, _text(raw)) from None
     problem = _no_response(answer)
@@ -128,6 +129,22 @@ def _response(model_server: str, status: int, raw: bytes) -> dict[str, Any]:
         message = f"{model_server} answered {status} with a body that is no response"
         raise ModelFailed(f"{message}: {problem}" if problem else message, status, _text(raw))
     return cast("dict[str, Any]", answer)
+
+
+def _value(raw: bytes) -> object:
+    """Return the JSON value; half a character and a number that JSON lacks as a capture has them.
+
+    Raises `JsonError`.
+    """
+    value: object
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        try:
+            value = orjson.loads(dumps(loads(raw)))
+        except RecursionError:
+            raise JsonError("nested too deeply") from None
+    return value
 
 
 def _no_response(answer: object) -> str | None:
