@@ -61,8 +61,11 @@ def test_everything_is_written_as_strict_json_on_one_line(value: Any, written: s
 
 @pytest.mark.parametrize(
     ("value", "counts"),
-    [(0, True), (3, True), (-1, False), (True, False), (1.0, False), ("1", False)],
-)
+    [
+        (0, True), (3, True), (-1, False), (True, False), (1.0, False), ("1", False),
+        (2**63 - 1, True), (2**63, False), (10**400, False),
+    ],
+)  # fmt: skip
 def test_a_count_is_a_whole_number_from_zero_up(value: object, counts: bool) -> None:
     assert is_count(value) is counts
 

@@ -35,6 +35,7 @@ JsonError = ValueError
 
 _MOST_DIGITS = 4300
 """`sys.get_int_max_str_digits()`, unless someone changed it for one process."""
+_MOST_COUNTED = (1 << 63) - 1
 _DIGITS = re.compile(rb"[0-9]")
 _TEN = b"0123456789"
 
@@ -137,8 +138,8 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Say whether `value` counts something: a whole number, not negative, not a bool."""
-    return type(value) is int and value >= 0
+    """Say whether `value` counts something: a whole number of 64 bits, not negative, not a bool."""
+    return type(value) is int and 0 <= value <= _MOST_COUNTED
 
 
 def as_object(value: object) -> dict[str, object] | None:
