@@ -79,6 +79,8 @@ class AppServer:
         # Only here: a parent that binds sockets for its children needs no HTTP server.
         from uvicorn import Config, Server  # noqa: PLC0415
 
+        from nemo_gym.servers.http_head import BoundedHeads  # noqa: PLC0415
+
         try:
             await self._lifespan.start()
         except BaseException:
@@ -86,7 +88,7 @@ class AppServer:
             raise
         config = Config(
             self.app,
-            http="httptools",
+            http=BoundedHeads,
             ws="none",
             lifespan="off",
             interface="asgi3",

@@ -1,0 +1,44 @@
+"""The HTTP protocol of our servers: requests as they come, with heads of bounded length.
+
+A head that goes on beyond the bound is answered 431, and its connection is closed; without a bound
+one client could fill the memory of every rollout of a process.
+"""
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+__all__ = ["MOST_HEAD_BYTES", "BoundedHeads"]
+
+MOST_HEAD_BYTES = 1 << 20
+"""Of request line and headers together, as far as they are read before they are whole."""
+
+_REFUSED = b"the head of the request is longer than %d bytes" % MOST_HEAD_BYTES
+_ANSWER = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\n"
+    b"content-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_REFUSED), _REFUSED)
+)
+
+
+class BoundedHeads(HttpToolsProtocol):
+    """The protocol of the HTTP server, counting the bytes of a head that is not whole yet."""
+
+    _in_head = False
+    _head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of the client; refuse the rest of a head that is too long."""
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(_ANSWER)
+                self.transport.close()
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        self._in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Count no longer."""
+        self._in_head = False
+        super().on_headers_complete()
