@@ -73,7 +73,7 @@ class Claims:
                 try:
                     self._disk.locks.drop_range(self._fds[shard], start)
                 except (OSError, IndexError) as error:
-                    logger.error(  # noqa: TRY400
+                    logger.error(  # noqa: TRY400 - the error is in the message
                         "capture: stuck claim of %s: %r", rollout_id, error
                     )
 
@@ -143,7 +143,9 @@ class Claims:
         try:
             self._disk.locks.hold_range(self._fds[shard], start + which)
         except (OSError, IndexError) as error:
-            logger.error("capture: no claim for rollout %s: %r", rollout_id, error)  # noqa: TRY400
+            logger.error(  # noqa: TRY400 - the error is in the message
+                "capture: no claim for rollout %s: %r", rollout_id, error
+            )
 
 
 class HeldClaim:

@@ -93,7 +93,7 @@ class CaptureStore:
             try:
                 self._opened()
             except OSError as error:
-                logger.error(  # noqa: TRY400
+                logger.error(  # noqa: TRY400 - the error is in the message
                     "capture: no claim for rollout %s: %r", rollout_id, error
                 )
         return self._claims.take(rollout_id)
@@ -206,7 +206,9 @@ class CaptureStore:
                 taken = writer.put(job) if loop is None else writer.put_in_turn(job, loop)
         except OSError as error:
             lost = job.row.rollout_id if job.row is not None else job.rollout_id
-            logger.error("capture: a call of rollout %s is lost: %r", lost, error)  # noqa: TRY400
+            logger.error(  # noqa: TRY400 - the error is in the message
+                "capture: a call of rollout %s is lost: %r", lost, error
+            )
             if lost is not None:
                 self._claims.hold_lost(lost)
             release(job)
