@@ -22,7 +22,7 @@ from typing import Any
 import uvloop
 
 from nemo_gym.capture.middleware import model_call_stack
-from nemo_gym.capture.row import Row, RowStore
+from nemo_gym.capture.row import EndedCall, Row, RowStore
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
 from nemo_gym.runtime.garbage import settle_garbage
@@ -46,7 +46,8 @@ class KeepsNothing:
     def submit(self, row: Row, claim: Any = None) -> "Future[None]":
         raise NotImplementedError
 
-    def keep(self, row: Row, claim: Any = None) -> "asyncio.Future[Exception | None]":
+    def keep(self, call: EndedCall, claim: Any = None) -> "asyncio.Future[Exception | None]":
+        call.row()
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         future.set_result(None)
         return future

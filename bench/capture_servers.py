@@ -55,12 +55,12 @@ class SyncPerBatch(_Floor):
 
     def __init__(self, directory: Path) -> None:
         self._fd = os.open(directory / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._jobs: SimpleQueue[tuple[bytes, Any]] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Any, Any]] = SimpleQueue()
         Thread(target=self._write, daemon=True).start()
 
-    def keep(self, row: Row, claim: Any = None) -> Any:
+    def keep(self, call: Any, claim: Any = None) -> Any:
         future = asyncio.get_running_loop().create_future()
-        self._jobs.put((row.line, future))
+        self._jobs.put((call, future))
         return future
 
     def _write(self) -> None:
@@ -71,7 +71,7 @@ class SyncPerBatch(_Floor):
                     batch.append(self._jobs.get_nowait())
             except Empty:
                 pass
-            left = memoryview(b"\n".join([*(line for line, _ in batch), b""]))
+            left = memoryview(b"\n".join([*(call.row().line for call, _ in batch), b""]))
             while left:
                 left = left[os.write(self._fd, left) :]
             os.fdatasync(self._fd)
@@ -92,10 +92,11 @@ class FilePerCall(_Floor):
         self._directory = directory
         self._pool = ThreadPoolExecutor(6)
 
-    def keep(self, row: Row, claim: Any = None) -> Any:
-        return asyncio.get_running_loop().run_in_executor(self._pool, self._write, row)
+    def keep(self, call: Any, claim: Any = None) -> Any:
+        return asyncio.get_running_loop().run_in_executor(self._pool, self._write, call)
 
-    def _write(self, row: Row) -> None:
+    def _write(self, call: Any) -> None:
+        row = call.row()
         path = self._directory / f"{row.rollout_id}.capture.jsonl"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:

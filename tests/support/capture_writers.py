@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +25,7 @@ from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
 
-__all__ = ["ROLLOUTS", "WriterServer", "is_whole", "made_row"]
+__all__ = ["ROLLOUTS", "Ended", "WriterServer", "is_whole", "made_row"]
 
 ROLLOUTS = [RolloutId(f"{n}-0") for n in range(4)]
 
@@ -34,6 +35,23 @@ def made_row(rollout: RolloutId, call_id: str, size: int) -> Row:
     letter = "abcdefgh"[size % 8]
     line = f'{{"model_call_id":"{call_id}","size":{size},"fill":"{letter * size}"}}'
     return Row(rollout, call_id, line.encode())
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A call whose row is made already, or cannot be made."""
+
+    made: Row
+    error: Exception | None = None
+
+    @property
+    def rollout_id(self) -> RolloutId:
+        return self.made.rollout_id
+
+    def row(self) -> Row:
+        if self.error is not None:
+            raise self.error
+        return self.made
 
 
 def is_whole(item: dict[str, Any]) -> bool:

@@ -34,7 +34,7 @@ async def captured(
 
 async def test_a_call_becomes_one_row_with_its_times_and_bodies() -> None:
     store, client = MemoryStore(), Client(request=[b'{"model"', b': "m"}'])
-    ticks = iter([10.0, 10.1, 10.2, 10.3, 10.4, 10.5])
+    ticks = iter([10.0, 10.1, 10.4, 10.5])  # begun, head, body, end
     app = stack(
         Script([start(200, JSON), body(ANSWER)]),
         store,

@@ -15,6 +15,7 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import ConfigMistake, InvalidRolloutId
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.ids import RolloutId
+from support.capture_writers import Ended
 from support.disks import FaultyDisk, LocklessDisk
 
 A, B = RolloutId("0-0"), RolloutId("0-1-a1")
@@ -49,11 +50,31 @@ def test_rows_come_back_in_the_order_in_which_they_were_handed_over(tmp_path: Pa
 
 async def test_a_row_handed_over_on_a_loop_is_there_when_its_future_ends(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
-    results = await asyncio.gather(*(store.keep(row(A, f"c{n}")) for n in range(50)))
+    results = await asyncio.gather(*(store.keep(Ended(row(A, f"c{n}"))) for n in range(50)))
 
     assert results == [None] * 50
     assert len(ids(CaptureStore(tmp_path), A)) == 50
     store.close()
+
+
+async def test_a_call_whose_row_cannot_be_made_costs_itself_and_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, error = CaptureStore(tmp_path), ValueError("a piece of the call")
+    calls = [Ended(row(A, "c0")), Ended(row(B, "c1"), error), Ended(row(A, "c2"))]
+    claims = [store.claim(call.rollout_id) for call in calls]
+    kept = zip(calls, claims, strict=True)
+
+    results = await asyncio.gather(*(store.keep(call, claim) for call, claim in kept))
+
+    assert results == [None, error, None]
+    assert (ids(store, A), ids(store, B)) == (["c0", "c2"], [])
+    assert (store.is_incomplete(A), store.is_incomplete(B)) == (False, True)
+    assert not store.is_pending(B)
+    assert f"a call of rollout {B} is lost" in caplog.text
+    store.close()
+    marks = [path.read_text() for path in store.layout.hidden.rglob("*") if path.is_file()]
+    assert not any("a piece of the call" in text for text in marks)
 
 
 def test_a_loop_that_is_gone_costs_no_row(tmp_path: Path) -> None:
@@ -62,7 +83,7 @@ def test_a_loop_that_is_gone_costs_no_row(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path, disk=disk)
 
     async def hand_over() -> None:
-        store.keep(row(A, "c"))
+        store.keep(Ended(row(A, "c")))
 
     asyncio.run(hand_over())
     store.close()

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nemo_gym.capture.row import Claim, Row
+from nemo_gym.capture.row import Claim, EndedCall, Row
 from nemo_gym.ids import RolloutId
 
 __all__ = ["Ended", "Job", "end_jobs", "release"]
@@ -14,18 +14,26 @@ __all__ = ["Ended", "Job", "end_jobs", "release"]
 
 @dataclass(slots=True)
 class Job:
-    """A row to store, a rollout to mark as incomplete, or neither: a flush."""
+    """A row to store, a call to make one of, a rollout to mark, or none of these: a flush."""
 
     future: "Future[None] | asyncio.Future[Exception | None]"
     """Ends when the job has: one of a loop, by way of that loop, with what went wrong as its
     result, since nobody may be left to ask for an exception."""
     row: Row | None = None
+    """Set by the writer where a call is given."""
+    call: EndedCall | None = None
     claim: Claim | None = None
     """Released when the job has ended, before the future."""
     rollout_id: RolloutId | None = None
     """The rollout to mark."""
     reason: str = ""
     """What the mark says."""
+
+    def lost(self) -> RolloutId | None:
+        """Return the rollout that lacks a row when this cannot be done."""
+        if self.row is not None:
+            return self.row.rollout_id
+        return self.rollout_id if self.call is None else self.call.rollout_id
 
 
 Ended: TypeAlias = tuple[Job, Exception | None]

@@ -1,6 +1,7 @@
 """A store in memory: the twin of `CaptureStore` for tests, and for embedding without a disk."""
 
 import asyncio
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from concurrent.futures import Future
@@ -9,10 +10,12 @@ from dataclasses import dataclass, field
 import orjson
 
 from nemo_gym.capture.reading import StoredExchange
-from nemo_gym.capture.row import Claim, Row
+from nemo_gym.capture.row import Claim, EndedCall, Row
 from nemo_gym.ids import RolloutId, parse_rollout_id
 
 __all__ = ["MemoryStore"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -30,7 +33,7 @@ class _CountedClaim:
 @dataclass(slots=True)
 class _Waiting:
     future: "Future[None] | asyncio.Future[Exception | None]"
-    row: Row
+    row: Row | EndedCall
     claim: Claim | None
 
 
@@ -61,10 +64,12 @@ class MemoryStore:
         self._take(_Waiting(future, row, claim))
         return future
 
-    def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
-        """Hand over a row, with a future of the running loop."""
+    def keep(
+        self, call: EndedCall, claim: Claim | None = None
+    ) -> "asyncio.Future[Exception | None]":
+        """Hand over a call, with a future of the running loop."""
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._take(_Waiting(future, row, claim))
+        self._take(_Waiting(future, call, claim))
         return future
 
     def mark_incomplete(
@@ -109,16 +114,28 @@ class MemoryStore:
             self.let_go()
 
     def _store(self, item: _Waiting) -> None:
-        if self.error is None:
-            self.lines[item.row.rollout_id].append(item.row.line)
-        else:
-            self.incomplete[item.row.rollout_id] = str(self.error)
+        error = self._kept(item.row)
         if item.claim is not None:
             item.claim.release()
-        if isinstance(item.future, Future):
-            if self.error is None:
-                item.future.set_result(None)
-            else:
-                item.future.set_exception(self.error)
-        elif not item.future.done():
-            item.future.set_result(self.error)
+        if not isinstance(item.future, Future):
+            if not item.future.done():
+                item.future.set_result(error)
+        elif error is None:
+            item.future.set_result(None)
+        else:
+            item.future.set_exception(error)
+
+    def _kept(self, row: Row | EndedCall) -> Exception | None:
+        """Add a row to its lines; return what went wrong."""
+        rollout_id = row.rollout_id
+        try:
+            made = row if isinstance(row, Row) else row.row()
+        except Exception as error:
+            logger.exception("capture: a call of rollout %s is lost", rollout_id)
+            self.incomplete[rollout_id] = type(error).__name__
+            return error
+        if self.error is None:
+            self.lines[rollout_id].append(made.line)
+        else:
+            self.incomplete[rollout_id] = str(self.error)
+        return self.error

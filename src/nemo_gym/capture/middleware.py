@@ -18,7 +18,8 @@ from nemo_gym.capture.exchange import exchange_line
 from nemo_gym.capture.facts import CALL_FACTS, CallFacts
 from nemo_gym.capture.prefix import PrefixMiddleware, Refusal, RolloutOfScope, refuse, route
 from nemo_gym.capture.row import Row, RowStore
-from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, ExchangeTap, Request, Verdict
+from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, Request, Verdict
+from nemo_gym.capture.watch import CallWatch
 from nemo_gym.ids import RolloutId, with_current_rollout_id
 from nemo_gym.wire.dialects import Dialect, dialect_of_route
 
@@ -110,55 +111,61 @@ class CaptureMiddleware:
             if routed.rollout_id is None or dialect is None:
                 await self.app(routed.scope, receive, send)
                 return
-            call = _CapturedCall(self._settings, routed.rollout_id)
-            await call.run(self.app, dialect, (routed.scope, receive, send))
+            call = _CapturedCall(self._settings, routed.rollout_id, receive, send)
+            inner = routed.scope if routed.scope is not scope else {**scope}
+            await call.run(self.app, dialect, inner)
 
 
 class _CapturedCall:
-    """One call on its way through."""
+    """One call on its way through, and then what its row is made of."""
 
     __slots__ = (
         "_claim",
+        "_ended_at",
         "_facts",
         "_held",
+        "_raised",
         "_receive",
-        "_rollout_id",
         "_send",
         "_settings",
         "_settled",
-        "_tap",
+        "_watch",
+        "rollout_id",
     )
 
-    _tap: ExchangeTap
-    _receive: Receive
-    _send: Send
+    _watch: CallWatch
 
-    def __init__(self, settings: CaptureSettings, rollout_id: RolloutId) -> None:
+    def __init__(
+        self, settings: CaptureSettings, rollout_id: RolloutId, receive: Receive, send: Send
+    ) -> None:
         self._settings = settings
-        self._rollout_id = rollout_id
+        self.rollout_id = rollout_id
+        self._receive = receive
+        self._send = send
         self._facts = CallFacts()
         self._held: list[Message] = []
         self._settled = False
-        """Whether the row was handed over, or is known to be lost."""
+        """Whether the call was handed over, or is known to be lost."""
+        self._ended_at = 0.0
+        self._raised = False
         self._claim = settings.store.claim(rollout_id)
 
-    async def run(
-        self, app: ASGIApp, dialect: Dialect, connection: tuple[Scope, Receive, Send]
-    ) -> None:
-        """Let the app serve the call."""
-        scope, self._receive, self._send = connection
+    async def run(self, app: ASGIApp, dialect: Dialect, scope: Scope) -> None:
+        """Let the app serve the call; `scope` is nobody else's."""
         self._begin(dialect, scope)
         given = scope.get("extensions")
         extensions = {**given, CALL_FACTS: self._facts} if given else {CALL_FACTS: self._facts}
+        scope["extensions"] = extensions
         try:
-            await app({**scope, "extensions": extensions}, self.receive, self.send)
+            await app(scope, self.receive, self.send)
         except asyncio.CancelledError:
             if not self._settled:
-                self._watch(_CLIENT_GONE)
+                self._see(_CLIENT_GONE)
             await self._commit()
             raise
         except BaseException:
-            await self._commit(raised=True)
+            self._raised = True
+            await self._commit()
             await self._send_held()
             raise
         if not self._settled:
@@ -170,24 +177,24 @@ class _CapturedCall:
         """Give the app the next message of the client, and look at it."""
         message = await self._receive()
         if not self._settled:
-            self._watch(message)
+            self._see(message)
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
         """Pass a message of the app on, now or once the row is durable."""
-        if message.get("more_body") and not self._settled:
+        verdict = _SEND
+        if not self._settled:
             try:
-                if self._tap.passes(message.get("body", b"")):
-                    return self._send(message)
+                verdict = self._verdict(message)
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)
-        return self._send_watched(message)
+        if verdict is _SEND and not self._held:
+            return self._send(message)
+        return self._send_in_turn(message, verdict)
 
-    async def _send_watched(self, message: Message) -> None:
-        verdict = None if self._settled else self._watch(message)
-        if verdict is None or verdict is _SEND:
-            if self._held:
-                await self._send_held()
+    async def _send_in_turn(self, message: Message, verdict: Verdict) -> None:
+        if verdict is _SEND:
+            await self._send_held()
             await self._send(message)
             return
         self._held.append(message)
@@ -198,7 +205,7 @@ class _CapturedCall:
     def _begin(self, dialect: Dialect, scope: Scope) -> None:
         settings = self._settings
         try:
-            self._tap = ExchangeTap(
+            self._watch = CallWatch(
                 Request(
                     dialect,
                     scope["method"],
@@ -212,51 +219,54 @@ class _CapturedCall:
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
 
-    def _watch(self, message: Message) -> Verdict | None:
-        """Let the tap look at a message; when it fails the call goes on without capture."""
-        tap = self._tap
+    def _verdict(self, message: Message) -> Verdict:
+        """Look at a message of the app, and say what to do with it."""
+        watch, kind = self._watch, message["type"]
+        if kind == "http.response.body":
+            body, more = message.get("body", b""), message.get("more_body", False)
+            if more and watch.passes(body):
+                return _SEND
+            return watch.response_body(body, more, self._settings.clock())
+        if kind == "http.response.start":
+            headers = list(message.get("headers", ()))
+            return watch.response_start(message["status"], headers, self._settings.clock())
+        return _SEND
+
+    def _see(self, message: Message) -> None:
+        """Look at a message of the client; when that fails the call goes on without capture."""
         try:
-            now = self._settings.clock()
-            match message["type"]:
-                case "http.response.body":
-                    more = message.get("more_body", False)
-                    return tap.response_body(message.get("body", b""), more, now)
-                case "http.response.start":
-                    headers = list(message.get("headers", ()))
-                    return tap.response_start(message["status"], headers, now)
-                case "http.request":
-                    tap.request_body(message.get("body", b""))
-                case "http.disconnect":
-                    tap.client_gone(now)
-                case _:
-                    pass
+            if message["type"] == "http.request":
+                self._watch.request_body(message.get("body", b""))
+            elif message["type"] == "http.disconnect":
+                self._watch.client_gone(self._settings.clock())
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
-        return None
 
-    async def _commit(self, *, raised: bool = False) -> None:
-        """Hand the row over, once, and wait until it is durable or has failed."""
+    async def _commit(self) -> None:
+        """Hand the call over, once, and wait until its row is durable or has failed."""
         if self._settled:
             return
+        settings = self._settings
         try:
-            row = self._row(raised=raised)
+            self._ended_at = settings.clock()
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
             return
         self._settled = True
-        # Cancelling this wait takes nothing back: the row is with the store's thread.
-        await self._settings.store.keep(row, self._claim)
+        # Cancelling this wait takes nothing back: the call is the store's now.
+        await settings.store.keep(self, self._claim)
 
-    def _row(self, *, raised: bool) -> Row:
+    def row(self) -> Row:
+        """Make the row; the store's business, since nothing is done with the call any more."""
         settings = self._settings
         model_call_id = settings.new_id()
         line = exchange_line(
-            self._tap.finish(settings.clock(), raised=raised),
+            self._watch.finish(self._ended_at, raised=self._raised),
             self._facts,
             model_call_id=model_call_id,
             model_ref_name=settings.model_ref_name,
         )
-        return Row(self._rollout_id, model_call_id, line)
+        return Row(self.rollout_id, model_call_id, line)
 
     async def _send_held(self) -> None:
         while self._held:
@@ -265,7 +275,7 @@ class _CapturedCall:
     def _lose(self, error: Exception) -> None:
         """Give the row up: the call goes on as without capture, the rollout is marked."""
         self._settled = True
-        logger.error("capture: a call of rollout %s is lost", self._rollout_id, exc_info=error)
+        logger.error("capture: a call of rollout %s is lost", self.rollout_id, exc_info=error)
         # No more than the kind of error: its text may hold a piece of the call.
         reason = type(error).__name__
-        self._settings.store.mark_incomplete(self._rollout_id, reason, self._claim)
+        self._settings.store.mark_incomplete(self.rollout_id, reason, self._claim)

@@ -1,4 +1,4 @@
-"""What capture hands to a store: one finished line, and the promise of one that is under way."""
+"""What capture hands to a store: a call that ended, its line, and the promise of one to come."""
 
 import asyncio
 from concurrent.futures import Future
@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claim", "Row", "RowStore"]
+__all__ = ["Claim", "EndedCall", "Row", "RowStore"]
 
 
 class Row(NamedTuple):
@@ -17,6 +17,19 @@ class Row(NamedTuple):
     """Unique for ever: replay and clearing know a row by it."""
     line: bytes
     """A JSON object on one line, without the line end."""
+
+
+class EndedCall(Protocol):
+    """A model call whose row is still to be made."""
+
+    @property
+    def rollout_id(self) -> RolloutId:
+        """The rollout it belongs to."""
+        ...
+
+    def row(self) -> Row:
+        """Make its row: called once, on whatever thread suits the store. May raise anything."""
+        ...
 
 
 class Claim(Protocol):
@@ -41,11 +54,13 @@ class RowStore(Protocol):
         """
         ...
 
-    def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
-        """Do as `submit`, with a future of the running loop; all of a batch wake it once.
+    def keep(
+        self, call: EndedCall, claim: Claim | None = None
+    ) -> "asyncio.Future[Exception | None]":
+        """Store the row of a call, with a future of the running loop; a batch wakes it once.
 
-        Its result is what went wrong, None when the row is durable. The row is in safe hands:
-        cancelling whoever awaits the future takes nothing back.
+        Its result is what went wrong, None when the row is durable; a row that cannot be made is
+        a lost one. The call is in safe hands: cancelling whoever awaits takes nothing back.
         """
         ...
 

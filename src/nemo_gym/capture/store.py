@@ -29,7 +29,7 @@ from nemo_gym.capture.reading import (
     read_rollout,
 )
 from nemo_gym.capture.recovery import recover
-from nemo_gym.capture.row import Claim, Row
+from nemo_gym.capture.row import Claim, EndedCall, Row
 from nemo_gym.capture.writer import Writer
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.files.disk import REAL_DISK, Disk
@@ -104,11 +104,13 @@ class CaptureStore:
         self._hand_over(Job(future, row=row, claim=claim))
         return future
 
-    def keep(self, row: Row, claim: Claim | None = None) -> "asyncio.Future[Exception | None]":
-        """Do as `submit`, with a future of the running loop."""
+    def keep(
+        self, call: EndedCall, claim: Claim | None = None
+    ) -> "asyncio.Future[Exception | None]":
+        """Do as `submit` with the row of a call, and a future of the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Exception | None] = loop.create_future()
-        self._hand_over(Job(future, row, claim), loop)
+        self._hand_over(Job(future, None, call, claim), loop)
         return future
 
     def mark_incomplete(
@@ -205,7 +207,7 @@ class CaptureStore:
                 writer = self._opened()
                 taken = writer.put(job) if loop is None else writer.put_in_turn(job, loop)
         except OSError as error:
-            lost = job.row.rollout_id if job.row is not None else job.rollout_id
+            lost = job.lost()
             logger.error(  # noqa: TRY400 - the error is in the message
                 "capture: a call of rollout %s is lost: %r", lost, error
             )

@@ -1,9 +1,9 @@
 """The thread that makes rows durable: rows in, futures that end when a power cut cannot hurt.
 
-It takes all that is waiting as one batch: each line goes to its capture file, so that every
-reader sees it; then one record a row goes to the commit log and one sync covers them all; then
-the futures end. What cannot be stored marks its rollout, and where even that fails the claim says
-so. It never stops because of an error.
+It takes all that is waiting as one batch: the rows of calls are made; each line goes to its capture
+file, so that every reader sees it; then one record a row goes to the commit log and one sync covers
+them all; then the futures end. What cannot be made or stored marks its rollout, and where even that
+fails the claim says so. It never stops because of an error.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Writer:
             if self._closed:
                 return False
             self._waiting.append(job)
-        if job.row is not None:
+        if job.row is not None or job.call is not None:
             capture_submitted()
         self._wake()
         return True
@@ -138,15 +138,15 @@ class Writer:
         ended: list[Ended] = []
         append = self._parts.files.append
         error: Exception | None
-        for job in batch:
-            error = None
+        # All rows are made before the first is written: the same code many times over is fast.
+        for job, error in [(job, _make_row(job)) for job in batch]:
             row = job.row
             if row is not None:
                 try:
                     append(row.rollout_id, row.line)
                     rows.append(row)
                 except OSError as failure:
-                    error = failure
+                    error = failure  # noqa: PLW2901
             ended.append((job, error))
         if rows:
             error = self._make_durable(rows)
@@ -186,16 +186,27 @@ class Writer:
     def _settle(self, ended: list[Ended]) -> None:
         """Mark what is missing, let go of the claims, then let the callers go on."""
         for job, error in ended:
-            if job.row is not None and error is not None:
-                capture_failed(_reason_code(error))
-                rollout_id = job.row.rollout_id
-                logger.error("capture: a model call of rollout %s is lost: %r", rollout_id, error)
-                self._mark(rollout_id, f"{job.row.model_call_id}: {error}")
+            if error is not None and (job.row is not None or job.call is not None):
+                self._lose(job, error)
             elif job.rollout_id is not None:
                 self._mark(job.rollout_id, job.reason)
             if job.claim is not None:
                 job.claim.release()
         end_jobs(ended)
+
+    def _lose(self, job: Job, error: Exception) -> None:
+        """Tell that a call has no row."""
+        capture_failed(_reason_code(error))
+        rollout_id = job.lost()
+        if rollout_id is None:
+            return
+        if job.row is not None:
+            logger.error("capture: a model call of rollout %s is lost: %r", rollout_id, error)
+            self._mark(rollout_id, f"{job.row.model_call_id}: {error}")
+        else:
+            logger.error("capture: a call of rollout %s is lost", rollout_id, exc_info=error)
+            # No more than the kind of error: its text may hold a piece of the call.
+            self._mark(rollout_id, type(error).__name__)
 
     def _mark(self, rollout_id: RolloutId, reason: str) -> None:
         try:
@@ -203,6 +214,16 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - the wall between capture and calls
             logger.warning("capture: rollout %s cannot be marked: %r", rollout_id, error)
             self._parts.claims.hold_lost(rollout_id)
+
+
+def _make_row(job: Job) -> Exception | None:
+    """Make the row of a job that comes with a call; return what went wrong."""
+    if job.call is not None:
+        try:
+            job.row = job.call.row()
+        except Exception as error:  # noqa: BLE001 - the wall between capture and calls
+            return error
+    return None
 
 
 def _reason_code(error: Exception) -> str:

@@ -1,0 +1,115 @@
+"""Messages of one call as they pass, in; when to hold one, and later the whole call, out. Pure.
+
+Most calls are one request body, one response head and one response body that says it is the last:
+what to hold is plain then, and all else can wait for the store's thread, which looks at many calls
+in a row for half of what it costs between two messages. So these messages are only kept, and an
+`ExchangeTap` sees them when the row is made. The first message of any other shape brings it in at
+once; verdicts and the call that comes out are those of a tap that saw every message as it passed.
+
+What `passes` says, verdicts, times and the order of calls are as in `capture.tap`.
+"""
+
+from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, ExchangeTap, Headers, Request, Tapped, Verdict
+
+__all__ = ["CallWatch"]
+
+_SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
+_Body = bytes | bytearray | memoryview
+# A header shorter than this may be the length of an empty body.
+_SHORT = 3
+
+
+class CallWatch:
+    """Watches one call. `body_limit`: most bytes kept of each body, after decompression."""
+
+    __slots__ = (
+        "_began",
+        "_end",
+        "_limit",
+        "_request",
+        "_request_bodies",
+        "_start",
+        "_started_at",
+        "_tap",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        *,
+        started_at: float,
+        now: float,
+        body_limit: int = DEFAULT_BODY_LIMIT,
+    ) -> None:
+        self._request = request
+        self._started_at = started_at
+        self._began = now
+        self._limit = body_limit
+        self._request_bodies: list[bytes] = []
+        self._start: tuple[int, Headers, float] | None = None
+        self._end: tuple[bytes, float] | None = None
+        """The one message of the response body."""
+        self._tap: ExchangeTap | None = None
+
+    def request_body(self, chunk: _Body) -> None:
+        """Take body bytes of the request."""
+        if self._tap is not None:
+            self._tap.request_body(chunk)
+        elif self._end is None:
+            self._request_bodies.append(chunk if isinstance(chunk, bytes) else bytes(chunk))
+
+    def response_start(self, status: int, headers: Headers, now: float) -> Verdict:
+        """Take the head of the response."""
+        if self._tap is None and self._start is None and self._has_body(status, headers):
+            self._start = (status, headers, now)
+            return _SEND
+        return self._whole_tap().response_start(status, headers, now)
+
+    def passes(self, body: _Body) -> bool:
+        """Take a body message with more to come, if it is one of the many in a stream under way."""
+        return self._tap is not None and self._tap.passes(body)
+
+    def response_body(self, body: _Body, more_body: bool, now: float) -> Verdict:
+        """Take a body message of the response, as the application sends it."""
+        if self._tap is None and not more_body and self._start is not None:
+            if self._end is not None:
+                return _SEND
+            self._end = (body if isinstance(body, bytes) else bytes(body), now)
+            return _COMMIT
+        return self._whole_tap().response_body(body, more_body, now)
+
+    def client_gone(self, now: float) -> None:
+        """Say that the client went away. Without effect once the row has all it will have."""
+        if self._end is None:
+            self._whole_tap().client_gone(now)
+
+    def finish(self, now: float, *, raised: bool = False) -> Tapped:
+        """Return the call, once. `raised`: the application ended with an exception."""
+        return self._whole_tap().finish(now, raised=raised)
+
+    def _has_body(self, status: int, headers: Headers) -> bool:
+        """Say whether the response surely has a body, so that its head need not be held."""
+        if status != 200 or self._request.method != "POST":
+            return False
+        for pair in headers:  # noqa: SIM110 - a generator costs as much as all else here
+            if len(pair[1]) < _SHORT:
+                return False
+        return True
+
+    def _whole_tap(self) -> ExchangeTap:
+        """Return the tap, which has seen all that came so far."""
+        tap = self._tap
+        if tap is None:
+            tap = self._tap = ExchangeTap(
+                self._request,
+                started_at=self._started_at,
+                now=self._began,
+                body_limit=self._limit,
+            )
+            for body in self._request_bodies:
+                tap.request_body(body)
+            if self._start is not None:
+                tap.response_start(*self._start)
+            if self._end is not None:
+                tap.response_body(self._end[0], False, self._end[1])
+        return tap
