@@ -135,10 +135,24 @@ def _optional(
         optional["client_assistant_message_id"] = tapped.client_assistant_message_id
     if facts is not None and len(facts.attempts) > 1:
         optional["upstream_attempts"] = [_attempt(attempt) for attempt in facts.attempts]
-    notes = _notes(tapped, facts)
-    if notes:
-        optional["notes"] = notes
+    if not (_is_whole(tapped) and (facts is None or not facts.notes)):
+        notes = _notes(tapped, facts)
+        if notes:
+            optional["notes"] = notes
     return optional
+
+
+def _is_whole(tapped: Tapped) -> bool:
+    """Say whether there is nothing to note about a call but what the forwarder knows."""
+    request, response = tapped.request, tapped.response
+    return (
+        tapped.stream is None
+        and tapped.phase is None
+        and request.truncated_at is None
+        and response.truncated_at is None
+        and request.undecodable is None
+        and response.undecodable is None
+    )
 
 
 def _of_facts(facts: CallFacts) -> dict[str, object]:

@@ -42,7 +42,16 @@ from nemo_gym.wire.dialects.base import Assembled, StreamState
 from nemo_gym.wire.encoding import parse_encodings
 from nemo_gym.wire.stream import StreamReader, looks_like_events
 
-__all__ = ["DEFAULT_BODY_LIMIT", "ExchangeTap", "Headers", "Phase", "Request", "Tapped", "Verdict"]
+__all__ = [
+    "ASKED_OF_REQUESTS",
+    "DEFAULT_BODY_LIMIT",
+    "ExchangeTap",
+    "Headers",
+    "Phase",
+    "Request",
+    "Tapped",
+    "Verdict",
+]
 
 DEFAULT_BODY_LIMIT = 256 * 1024 * 1024
 """Most bytes of one body that are kept, after decompression."""
@@ -52,7 +61,8 @@ Headers = list[tuple[bytes, bytes]]
 
 _NO_BODY = frozenset({204, 304})
 _NOTHING = TappedBody(b"")
-_ASKED_OF_REQUESTS = CLIENT_ID_HEADERS | {b"content-encoding"}
+ASKED_OF_REQUESTS = CLIENT_ID_HEADERS | {b"content-encoding"}
+"""Headers of a request that its row depends on."""
 
 
 class Verdict(Enum):
@@ -153,7 +163,7 @@ class ExchangeTap:
         self._began = now
         self._limit = body_limit
         # Most requests have none of these, and then the headers are gone through once.
-        self._told = [pair for pair in request.headers if pair[0] in _ASKED_OF_REQUESTS]
+        self._told = [pair for pair in request.headers if pair[0] in ASKED_OF_REQUESTS]
         encodings = _head(self._told).encodings if self._told else _PLAIN
         self._request = BodyTap(encodings, body_limit)
         self._response: BodyTap | None = None

@@ -9,11 +9,23 @@ once; verdicts and the call that comes out are those of a tap that saw every mes
 What `passes` says, verdicts, times and the order of calls are as in `capture.tap`.
 """
 
-from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, ExchangeTap, Headers, Request, Tapped, Verdict
+from nemo_gym.capture.body import TappedBody
+from nemo_gym.capture.tap import (
+    ASKED_OF_REQUESTS,
+    DEFAULT_BODY_LIMIT,
+    ExchangeTap,
+    Headers,
+    Request,
+    Tapped,
+    Verdict,
+)
+from nemo_gym.wire.stream import looks_like_events
 
 __all__ = ["CallWatch"]
 
 _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
+_ABOUT_CONTENT = frozenset({b"content-type", b"content-encoding"})
+_JSON = b"application/json"
 _Body = bytes | bytearray | memoryview
 # A header shorter than this may be the length of an empty body.
 _SHORT = 3
@@ -85,7 +97,8 @@ class CallWatch:
 
     def finish(self, now: float, *, raised: bool = False) -> Tapped:
         """Return the call, once. `raised`: the application ended with an exception."""
-        return self._whole_tap().finish(now, raised=raised)
+        plain = self._plain_call(now) if self._tap is None else None
+        return self._whole_tap().finish(now, raised=raised) if plain is None else plain
 
     def _has_body(self, status: int, headers: Headers) -> bool:
         """Say whether the response surely has a body, so that its head need not be held."""
@@ -95,6 +108,39 @@ class CallWatch:
             if len(pair[1]) < _SHORT:
                 return False
         return True
+
+    def _plain_call(self, now: float) -> Tapped | None:
+        """Return the call if it is of the commonest kind, which needs no tap to be told."""
+        if self._start is None or self._end is None:
+            return None
+        (status, headers, _), (body, ended_at) = self._start, self._end
+        bodies, call = self._request_bodies, self._request
+        sent = bodies[0] if len(bodies) == 1 else b"".join(bodies)
+        if max(len(sent), len(body)) > self._limit or looks_like_events(body, last=True):
+            return None
+        for name, _ in call.headers:
+            if name in ASKED_OF_REQUESTS:
+                return None
+        for name, value in headers:
+            if name.lower() in _ABOUT_CONTENT and value != _JSON:
+                return None
+        ttft_ms = (ended_at - self._began) * 1000 if body.strip() else None
+        return Tapped(
+            call=call,
+            dialect=call.dialect,
+            started_at=self._started_at,
+            latency_ms=(now - self._began) * 1000,
+            latency_ttft_ms=ttft_ms,
+            status=status,
+            request=TappedBody(sent),
+            response=TappedBody(body),
+            stream=None,
+            bodiless=False,
+            phase=None,
+            raised=False,
+            client_session_id=None,
+            client_assistant_message_id=None,
+        )
 
     def _whole_tap(self) -> ExchangeTap:
         """Return the tap, which has seen all that came so far."""

@@ -73,6 +73,8 @@ def _whole_number(text: str) -> int | None:
 
 def has_number_too_long(data: bytes) -> bool:
     """Say whether Python's own reader refuses the JSON in `data` for the digits of a number."""
+    if len(data) <= _MOST_DIGITS:
+        return False
     # So long a run has a digit at one of these places, and few bodies have such a run.
     places = (found.start() * _MOST_DIGITS for found in _DIGITS.finditer(data[::_MOST_DIGITS]))
     if not any(_run_around(data, place) > _MOST_DIGITS for place in places):
