@@ -57,7 +57,8 @@ def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tup
             verdicts.append(watch.response_start(status, headers, now))
         else:
             body, more = given_
-            passed = more and watch.passes(body)
+            passes = watch.passes if isinstance(watch, CallWatch) else watch.passes_by
+            passed = more and passes is not None and passes(body)
             verdicts.append(Verdict.SEND if passed else watch.response_body(body, more, now))
     tapped: Tapped = watch.finish(now, raised=raised)
     return verdicts, tapped

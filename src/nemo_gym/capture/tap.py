@@ -7,7 +7,7 @@ in the order in which things happen::
     tap.request_body(chunk)                               # each body message that the app receives
     verdict = tap.response_start(status, headers, now)    # each message that the app sends, before
     verdict = tap.response_body(body, more_body, now)     #   it goes on to the client
-    tap.passes(body)                                      #   True: it was taken, send it at once
+    tap.passes_by                                         # a short way for chunks of a stream
     tap.client_gone(now)                                  # `http.disconnect`
     tapped = tap.finish(now, raised=False)                # once: at COMMIT, else when the app ends
 
@@ -27,6 +27,7 @@ and does with each message what the verdict says:
 the assembled object.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -201,13 +202,15 @@ class ExchangeTap:
         )
         return self._commit() if self._bodiless else _SEND
 
-    def passes(self, body: bytes | bytearray | memoryview) -> bool:
-        """Take a body message with more to come, if it is one of the many in a stream under way.
+    @property
+    def passes_by(self) -> "Callable[[bytes | bytearray | memoryview], bool] | None":
+        """Return what takes a body message with more to come, where the response is a stream.
 
-        True is a short way to the verdict ``SEND``; False: not taken, `response_body` has to.
+        It says True, a short way to the verdict ``SEND``, for the many in the middle of a stream;
+        False: not taken, `response_body` has to. Once there, it stays the same.
         """
         reader = self._passing
-        return reader is not None and isinstance(body, bytes) and reader.waits(body)
+        return None if reader is None else reader.waits
 
     def response_body(
         self, body: bytes | bytearray | memoryview, more_body: bool, now: float

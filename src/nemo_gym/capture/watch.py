@@ -9,6 +9,8 @@ once; verdicts and the call that comes out are those of a tap that saw every mes
 What `passes` says, verdicts, times and the order of calls are as in `capture.tap`.
 """
 
+from collections.abc import Callable
+
 from nemo_gym.capture.body import TappedBody
 from nemo_gym.capture.tap import (
     ASKED_OF_REQUESTS,
@@ -31,6 +33,10 @@ _Body = bytes | bytearray | memoryview
 _SHORT = 3
 
 
+def _none_passes(_body: _Body) -> bool:
+    return False
+
+
 class CallWatch:
     """Watches one call. `body_limit`: most bytes kept of each body, after decompression."""
 
@@ -43,7 +49,13 @@ class CallWatch:
         "_start",
         "_started_at",
         "_tap",
+        "passes",
     )
+
+    passes: Callable[[_Body], bool]
+    """Takes a body message with more to come, if it is one of the many in a stream under way.
+
+    True is a short way to the verdict ``SEND``; False: not taken, `response_body` has to."""
 
     def __init__(
         self,
@@ -62,6 +74,7 @@ class CallWatch:
         self._end: tuple[bytes, float] | None = None
         """The one message of the response body."""
         self._tap: ExchangeTap | None = None
+        self.passes = _none_passes
 
     def request_body(self, chunk: _Body) -> None:
         """Take body bytes of the request."""
@@ -77,10 +90,6 @@ class CallWatch:
             return _SEND
         return self._whole_tap().response_start(status, headers, now)
 
-    def passes(self, body: _Body) -> bool:
-        """Take a body message with more to come, if it is one of the many in a stream under way."""
-        return self._tap is not None and self._tap.passes(body)
-
     def response_body(self, body: _Body, more_body: bool, now: float) -> Verdict:
         """Take a body message of the response, as the application sends it."""
         if self._tap is None and not more_body and self._start is not None:
@@ -88,7 +97,10 @@ class CallWatch:
                 return _SEND
             self._end = (body if isinstance(body, bytes) else bytes(body), now)
             return _COMMIT
-        return self._whole_tap().response_body(body, more_body, now)
+        tap = self._whole_tap()
+        verdict = tap.response_body(body, more_body, now)
+        self.passes = tap.passes_by or _none_passes
+        return verdict
 
     def client_gone(self, now: float) -> None:
         """Say that the client went away. Without effect once the row has all it will have."""

@@ -51,7 +51,6 @@ class Connection(asyncio.Protocol):
         "_heard_at",
         "_idle_s",
         "_interim",
-        "_loop",
         "_name",
         "_no_body",
         "_parser",
@@ -64,13 +63,14 @@ class Connection(asyncio.Protocol):
         "closed",
         "heard",
         "idle_since",
+        "loop",
         "released",
     )
 
     def __init__(self, name: str) -> None:
         self._name = name
         self.released: Callable[[Connection, bool], None] = _tell_nobody
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._head: asyncio.Future[HttpReply] | None = None
@@ -93,12 +93,12 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             raise RuntimeError("the connection is not open")
-        self._head = head_waiter = self._loop.create_future()
+        self._head = head_waiter = self.loop.create_future()
         self._reply, self._headers = None, []
         self._head_bytes = self._buffered = self._unsent = 0
         self._complete = self._reusable = self.heard = False
         self._no_body, self._idle_s = no_body, idle_s
-        self._heard_at = self._begun_at = self._loop.time()
+        self._heard_at = self._begun_at = self.loop.time()
         if self.closed:  # between being handed over and being used
             self._head = None
             head_waiter.set_exception(self._lost(None))
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
 
     def age_of_call(self) -> float:
         """Return how long ago the last call was sent, in seconds."""
-        return self._loop.time() - self._begun_at
+        return self.loop.time() - self._begun_at
 
     def close(self) -> None:
         """Close an idle connection."""
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._buffered = 0
         if self._paused and reply is self._reply and self._transport is not None:
             self._paused = False
-            self._heard_at = self._loop.time()
+            self._heard_at = self.loop.time()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -146,7 +146,7 @@ class Connection(asyncio.Protocol):
             # Nothing was asked: whatever this is, the next call must not get it as its answer.
             self.close()
             return
-        self._heard_at = self._loop.time()
+        self._heard_at = self.loop.time()
         self.heard = True
         try:
             self._parser.feed_data(data)
@@ -273,7 +273,7 @@ class Connection(asyncio.Protocol):
             if self._timer.when() <= deadline:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._maybe_silent)
+        self._timer = self.loop.call_at(deadline, self._maybe_silent)
 
     def _maybe_silent(self) -> None:
         self._timer = None
@@ -284,8 +284,8 @@ class Connection(asyncio.Protocol):
         if unsent != self._unsent or unread:
             # Still sending, or the consumer is the slow one: not a silence of the other side.
             self._unsent = unsent
-            self._heard_at = self._loop.time()
-        if self._loop.time() - self._heard_at >= self._idle_s:
+            self._heard_at = self.loop.time()
+        if self.loop.time() - self._heard_at >= self._idle_s:
             where = "within" if self._reply is not None else "before"
             self._fail(
                 CallTimeout(f"{self._name} was silent for {self._idle_s:g} s {where} its answer")

@@ -12,6 +12,9 @@ __all__ = ["HttpReply"]
 class _Source(Protocol):
     """The connection that a reply comes from."""
 
+    loop: asyncio.AbstractEventLoop
+    """Where the reply is read."""
+
     def resume(self, reply: "HttpReply") -> None:
         """Read on."""
 
@@ -45,7 +48,7 @@ class HttpReply:
                 return b""
             if self._error is not None:
                 raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
+            self._waiter = self._connection.loop.create_future()
             try:
                 await self._waiter
             finally:

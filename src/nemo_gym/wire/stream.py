@@ -79,13 +79,13 @@ class StreamReader:
         """The bytes that were taken and not read yet."""
         return b"".join(self._waiting)
 
-    def waits(self, chunk: bytes) -> bool:
+    def waits(self, chunk: bytes | bytearray | memoryview) -> bool:
         """Take the next bytes if they can wait to be read: the stream stays open with them.
 
         False: they were not taken, `feed` has to. Nearly every chunk of a stream can wait, and
         for those this is all that is done before they go on to the client.
         """
-        if not self._may_wait:
+        if not self._may_wait or not isinstance(chunk, bytes):
             return False
         edge = self._edge
         window = edge + chunk if edge else chunk
