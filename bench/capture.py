@@ -1,7 +1,7 @@
 """What capturing model calls costs: CPU seconds of the server per 1,000 calls, with and without.
 
-    python bench/capture.py [--quick] [--rounds 5] [--directory DIR] [--peers] [--litellm PROGRAM]
-                            [--json FILE]
+    python bench/capture.py [--quick] [--rounds 5] [--unpinned] [--only REGEX] [--directory DIR]
+                            [--peers] [--litellm PROGRAM] [--json FILE]
 
 `gym capture serve` as a process of its own, between a zero-delay provider and a load generator
 (one process each, loopback), beside the same stack without a store and three floors: the store on
@@ -9,6 +9,9 @@ tmpfs, a bare fdatasync a batch, and open-lock-write-fsync-close a call. Request
 85 KB, answers of 1.6 KB; JSON, and streams of 200 chunks that come one by one. The servers of a
 table take turns within a round; medians over the rounds are shown, and differences are taken
 within a round before the median.
+
+The server has a core for itself and the others share the rest, unless `--unpinned` lets the system
+place them: a process that the kernel moves about pays for cold caches.
 
 CPU is what the kernel accounts to the threads of the server; `best` is the round with the least,
 which a busy neighbour (shared caches, the other half of a core) disturbed least. Wall times
@@ -45,6 +48,9 @@ EVENTS = 200
 TEXT = "tokens of 6." * 107
 CHUNKS_PER_S = 5000
 """Chunks come slower than servers can pass them on, else they merge and are counted as many."""
+CHUNKS_PER_S_OF_MANY = 10_000
+MANY = 1024
+WARM_CALLS = 64
 LITELLM_KEY = "sk-bench"
 
 
@@ -80,7 +86,8 @@ class Scenario:
     def behaviour(self) -> dict[str, object]:
         if not self.stream:
             return {"answer": {"text": TEXT}, "delay_s": self.delay_s}
-        pause = max(0.001, self.in_flight / CHUNKS_PER_S)
+        rate = CHUNKS_PER_S_OF_MANY if self.in_flight >= MANY else CHUNKS_PER_S
+        pause = max(0.001, self.in_flight / rate)
         return {"answer": {"text": TEXT, "deltas": EVENTS}, "piece_delay_s": pause}
 
 
@@ -138,7 +145,7 @@ async def load(origin: str, prefixed: bool, scenario: Scenario, calls: int) -> F
 
 
 def run(server: Running, prefixed: bool, scenario: Scenario, calls: int) -> Figures:
-    uvloop.run(load(server.origin, prefixed, scenario, min(calls, scenario.in_flight)))
+    uvloop.run(load(server.origin, prefixed, scenario, min(calls, WARM_CALLS)))
     before = cpu_s(server)
     found = uvloop.run(load(server.origin, prefixed, scenario, calls))
     used = (cpu_s(server) - before) / calls
@@ -217,12 +224,23 @@ class Contestant:
     """Part of the calls that it is given, where it takes long."""
 
 
+def place(*, server: bool, pinned: bool) -> None:
+    """Say where what is started next runs, and this process: servers on the first core alone."""
+    first, *others = sorted(ALL_CORES)
+    if pinned and others:
+        os.sched_setaffinity(0, {first} if server else set(others))
+
+
+ALL_CORES = os.sched_getaffinity(0)
+
+
 @contextmanager
 def contestants(
     scenario: Scenario, upstream: str, directory: Path, options: argparse.Namespace
 ) -> Generator[dict[str, Contestant]]:
     """Start all servers of a table, each with a directory of its own."""
     with tempfile.TemporaryDirectory(dir=directory) as folder, ExitStack() as stack:
+        place(server=True, pinned=not options.unpinned)
         found: dict[str, Contestant] = {}
         for kind in ("off", "sync per batch", "file per call"):
             own = Path(folder, kind.replace(" ", "-"))
@@ -239,6 +257,7 @@ def contestants(
         if options.litellm and not scenario.stream and scenario.in_flight <= 64:
             litellm = stack.enter_context(litellm_before(upstream, options.litellm))
             found["LiteLLM proxy"] = Contestant(litellm, prefixed=False, share=0.05)
+        place(server=False, pinned=not options.unpinned)
         order = ("off", "capture", "tmpfs", "sync per batch", "file per call", *found)
         yield {name: found[name] for name in dict.fromkeys(order)}
 
@@ -328,6 +347,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="five tables, one round: a minute")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--unpinned", action="store_true", help="the system places processes")
     parser.add_argument("--only", metavar="REGEX", help="tables whose title matches")
     parser.add_argument("--directory", type=Path, default=Path(), help="on the disk to measure")
     parser.add_argument("--peers", action="store_true", help="nginx beside, where installed")
@@ -336,6 +356,7 @@ def main() -> None:
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 5)
     tables = []
+    place(server=False, pinned=not options.unpinned)
     with started(sys.executable, "-m", "support.provider") as provider:
         for scenario in scenarios(quick=options.quick):
             if options.only and not re.search(options.only, scenario.title()):

@@ -7,6 +7,7 @@ provider answers from memory: without sockets little else moves, and a differenc
 can be told. Then whole calls and rollouts: off, on and on with traces take turns, in short slices
 and another order each time; a figure is the median over slices of the difference to the "off" of
 the same slice, so that a drifting machine hits all alike.
+A server under test has a core for itself, where there are two or more, and the others the rest.
 A collector in a process of its own takes what is sent; its CPU, the provider's and the load's are
 not counted. Two servers with telemetry off run side by side: what they differ by cannot be told
 apart.
@@ -122,9 +123,15 @@ class Running:
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
+ALL_CORES = sorted(os.sched_getaffinity(0))
+
+
 @contextmanager
-def started(*command: str) -> Generator[Running]:
+def started(*command: str, under_test: bool = False) -> Generator[Running]:
     environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests'}"}
+    if len(ALL_CORES) > 1:
+        cores = ALL_CORES[:1] if under_test else ALL_CORES[1:]
+        command = ("taskset", "-c", ",".join(map(str, cores)), *command)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
     try:
         assert process.stdout is not None
@@ -310,18 +317,22 @@ def request_costs(calls: int, slices: int) -> dict[str, list[float]]:
                     "--serve",
                     json.dumps(with_collector(settings, collector.origin)),
                     provider.origin,
+                    under_test=True,
                 )
             )
             for mode, settings in MODES.items()
         }
         for server in servers.values():
             uvloop.run(load(server.origin, 2000, 64))
+        if len(ALL_CORES) > 1:
+            os.sched_setaffinity(0, ALL_CORES[1:])
         shuffle = random.Random(1).sample  # noqa: S311 - the same order each time
         for _ in range(slices):
             for mode in shuffle(list(servers), len(servers)):
                 before = servers[mode].cpu_s()
                 uvloop.run(load(servers[mode].origin, calls, 64))
                 found[mode].append((servers[mode].cpu_s() - before) / calls * 1e6)
+        os.sched_setaffinity(0, ALL_CORES)
     return found
 
 
