@@ -42,8 +42,7 @@ class CallTiming:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if not self._call.over:
-            self._call.__exit__(kind, *rest)
+        self._call.__exit__(kind, *rest)
 
     def retried(self, reason: str) -> None:
         """Take note of one more try; `reason` is a status or the class of an error."""
@@ -72,8 +71,7 @@ class CallTiming:
     def passed(self, data: bytes) -> None:
         """Take note of further bytes of the body."""
         if data:
-            if self._call.waiting:
-                self._call.first_chunk()
+            self._call.first_chunk()
             if self._reader is not None:
                 self._reader.feed(data)
 
@@ -81,7 +79,7 @@ class CallTiming:
         """Take note that all of the answer has come."""
         counts = self._counts()
         if counts is not None:
-            self._call.tokens(counts)
+            self._call.tokens(*counts)
         self._call.ended()
 
     def _counts(self) -> TokenCounts | None:
