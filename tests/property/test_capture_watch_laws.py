@@ -24,7 +24,9 @@ _BODIES = st.sampled_from(
         memoryview(b": 1}"),
     ]
 )
-_LENGTHS = st.sampled_from([[], *([(b"content-length", n)] for n in (b"0", b"2", b"8", b"00"))])
+_LENGTHS = st.sampled_from(
+    [[], *([(b"content-length", n)] for n in (b"0", b"2", b"8", b"0000", b"  0"))]
+)
 _KINDS: st.SearchStrategy[Headers] = st.sampled_from(
     [JSON, SSE, [], [(b"content-encoding", b"gzip")], [(b"Content-Length", b"0")]]
 )
@@ -72,6 +74,10 @@ def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tup
     st.sampled_from([4, 10**9]),
 )
 @example(CHAT, "POST", [("request", (b"{}",)), ("start", (200, JSON)), ("body", (b"{}", False))],
+         False, 10**9)  # fmt: skip
+@example(CHAT, "POST", [("start", (200, [(b"content-length", b"0000")])), ("body", (b"", False))],
+         False, 10**9)  # fmt: skip
+@example(CHAT, "POST", [("start", (200, [(b"content-length", b"  0")])), ("body", (b"", False))],
          False, 10**9)  # fmt: skip
 @example(CHAT, "POST", [("start", (200, [(b"content-length", b"0")])), ("body", (b"", False))],
          False, 10**9)  # fmt: skip

@@ -29,8 +29,9 @@ _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
 _ABOUT_CONTENT = frozenset({b"content-type", b"content-encoding"})
 _JSON = b"application/json"
 _Body = bytes | bytearray | memoryview
-# A header shorter than this may be the length of an empty body.
+# A header shorter than this, or that begins so, may be the length of an empty body.
 _SHORT = 3
+_OF_NOTHING = b"0 \t"
 
 
 def _none_passes(_body: _Body) -> bool:
@@ -117,7 +118,7 @@ class CallWatch:
         if status != 200 or self._request.method != "POST":
             return False
         for pair in headers:  # noqa: SIM110 - a generator costs as much as all else here
-            if len(pair[1]) < _SHORT:
+            if len(pair[1]) < _SHORT or pair[1][:1] in _OF_NOTHING:
                 return False
         return True
 

@@ -153,7 +153,7 @@ class Writer:
                     append(row.rollout_id, row.line)
                     rows.append(row)
                 except OSError as failure:
-                    error = failure  # noqa: PLW2901
+                    error = failure  # noqa: PLW2901 - what went wrong with this job so far
             ended.append((job, error))
         if rows:
             error = self._make_durable(rows)
