@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -11,70 +12,75 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.files.append import FileUnlinked, append_line, read_locked
-from nemo_gym.files.disk import REAL_DISK, Disk
-from nemo_gym.files.locks import FileLocks, says_no_locks
+from nemo_gym.files.disk import REAL_DISK, Disk, LocalDisk, disk_of
+from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.replace import replace_file
 from nemo_gym.files.systems import file_system_of, is_local
 from support.disks import LocklessDisk
 
-LOCKS = FileLocks()
+DISKS: list[Disk] = [REAL_DISK, LocalDisk()]
+BOTH = pytest.mark.parametrize("disk", DISKS, ids=["any", "local"])
 
 
-def test_descriptors_of_one_process_exclude_each_other(tmp_path: Path) -> None:
-    first, second = (REAL_DISK.open_append(tmp_path / "f") for _ in range(2))
-    with LOCKS.exclusive(first):
-        inside = LOCKS.try_exclusive(second)
-    outside = LOCKS.try_exclusive(second)
+@BOTH
+def test_descriptors_of_one_process_exclude_each_other(disk: Disk, tmp_path: Path) -> None:
+    first, second = (disk.open_append(tmp_path / "f") for _ in range(2))
+    with disk.locks.exclusive(first):
+        inside = disk.locks.try_exclusive(second)
+    outside = disk.locks.try_exclusive(second)
 
     assert (inside, outside) == (False, True)
     os.close(first)
     os.close(second)
 
 
-def test_closing_another_descriptor_of_the_file_drops_nothing(tmp_path: Path) -> None:
+@BOTH
+def test_closing_another_descriptor_of_the_file_drops_nothing(disk: Disk, tmp_path: Path) -> None:
     """As a POSIX record lock would."""
-    first, second, third = (REAL_DISK.open_append(tmp_path / "f") for _ in range(3))
-    LOCKS.lock_exclusive(first)
+    first, second, third = (disk.open_append(tmp_path / "f") for _ in range(3))
+    disk.locks.lock_exclusive(first)
     os.close(second)
 
-    assert not LOCKS.try_exclusive(third)
+    assert not disk.locks.try_exclusive(third)
     os.close(first)
-    assert LOCKS.try_exclusive(third)
+    assert disk.locks.try_exclusive(third)
     os.close(third)
 
 
-def test_a_held_byte_is_seen_by_others_and_not_its_neighbours(tmp_path: Path) -> None:
-    holder, sharer, other = (REAL_DISK.open_append(tmp_path / "f") for _ in range(3))
-    LOCKS.hold_range(holder, 1 << 60)
-    LOCKS.hold_range(sharer, 1 << 60)
-    seen = [LOCKS.is_held(other, (1 << 60) + n, 1) for n in (-1, 0, 1)]
-    LOCKS.drop_range(holder, 1 << 60)
-    still = LOCKS.is_held(other, 1 << 60, 1)
+@BOTH
+def test_a_held_byte_is_seen_by_others_and_not_its_neighbours(disk: Disk, tmp_path: Path) -> None:
+    holder, sharer, other = (disk.open_append(tmp_path / "f") for _ in range(3))
+    disk.locks.hold_range(holder, 1 << 60)
+    disk.locks.hold_range(sharer, 1 << 60)
+    seen = [disk.locks.is_held(other, (1 << 60) + n, 1) for n in (-1, 0, 1)]
+    disk.locks.drop_range(holder, 1 << 60)
+    still = disk.locks.is_held(other, 1 << 60, 1)
     os.close(sharer)
 
     assert seen == [False, True, False]
     assert still
-    assert not LOCKS.is_held(other, 1 << 60, 1)
+    assert not disk.locks.is_held(other, 1 << 60, 1)
     os.close(holder)
     os.close(other)
 
 
+@BOTH
 @pytest.mark.parametrize("reading", [False, True])
 def test_whoever_appends_or_reads_waits_for_the_one_who_holds_the_file(
-    tmp_path: Path, reading: bool
+    disk: Disk, tmp_path: Path, reading: bool
 ) -> None:
-    holder, waiter = (REAL_DISK.open_append(tmp_path / "f") for _ in range(2))
+    holder, waiter = (disk.open_append(tmp_path / "f") for _ in range(2))
     done = threading.Event()
 
     def wait() -> None:
         if reading:
-            read_locked(REAL_DISK, waiter)
+            read_locked(disk, waiter)
         else:
-            append_line(REAL_DISK, waiter, b"line")
+            append_line(disk, waiter, b"line")
         done.set()
 
     thread = threading.Thread(target=wait)
-    with LOCKS.exclusive(holder):
+    with disk.locks.exclusive(holder):
         thread.start()
         early = done.wait(0.05)
     thread.join(10)
@@ -85,13 +91,18 @@ def test_whoever_appends_or_reads_waits_for_the_one_who_holds_the_file(
     os.close(waiter)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 5)), max_size=12))
-def test_every_byte_that_others_hold_is_found_once(holds: list[tuple[int, int, int]]) -> None:
+@BOTH
+@given(
+    holds=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40), st.integers(1, 5)), max_size=12)
+)
+def test_every_byte_that_others_hold_is_found_once(
+    disk: Disk, holds: list[tuple[int, int, int]]
+) -> None:
     with tempfile.NamedTemporaryFile() as file:
-        fds = [REAL_DISK.open_append(Path(file.name)) for _ in range(4)]
+        fds = [disk.open_append(Path(file.name)) for _ in range(4)]
         for holder, start, length in holds:
-            LOCKS.hold_range(fds[holder], start, length)
-        found = [byte for held in LOCKS.held_ranges(fds[3], 3, 30) for byte in held]
+            disk.locks.hold_range(fds[holder], start, length)
+        found = [byte for held in disk.locks.held_ranges(fds[3], 3, 30) for byte in held]
         for fd in fds:
             os.close(fd)
 
@@ -99,12 +110,13 @@ def test_every_byte_that_others_hold_is_found_once(holds: list[tuple[int, int, i
     assert sorted(found) == sorted(held & set(range(3, 33)))
 
 
-def test_a_file_that_was_removed_is_not_written_to(tmp_path: Path) -> None:
-    fd = REAL_DISK.open_append(tmp_path / "f")
+@BOTH
+def test_a_file_that_was_removed_is_not_written_to(disk: Disk, tmp_path: Path) -> None:
+    fd = disk.open_append(tmp_path / "f")
     (tmp_path / "f").unlink()
 
     with pytest.raises(FileUnlinked):
-        append_line(REAL_DISK, fd, b"line")
+        append_line(disk, fd, b"line")
     os.close(fd)
 
 
@@ -114,9 +126,76 @@ def test_what_says_that_there_are_no_locks_is_told_from_other_errors() -> None:
     assert not says_no_locks(OSError(errno.EIO, "x"))
 
 
-def test_a_real_error_of_a_lock_is_not_taken_for_a_held_one(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        LOCKS.try_exclusive(9999)
+@BOTH
+def test_a_real_error_of_a_lock_is_not_taken_for_a_held_one(disk: Disk) -> None:
+    for call in (
+        disk.locks.try_exclusive,
+        disk.locks.lock_exclusive,
+        disk.locks.unlock,
+        lambda fd: disk.locks.hold_range(fd, 1),
+        lambda fd: disk.locks.drop_range(fd, 1),
+        disk.state,
+    ):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            call(9999)
+
+
+@BOTH
+def test_size_and_links_are_those_of_the_file_now(disk: Disk, tmp_path: Path) -> None:
+    fd = disk.open_append(tmp_path / "f")
+    seen = [disk.state(fd)]
+    disk.write(fd, b"x" * 70_000)
+    (tmp_path / "g").hardlink_to(tmp_path / "f")
+    seen.append(disk.state(fd))
+    (tmp_path / "f").unlink()
+    (tmp_path / "g").unlink()
+    os.truncate(fd, (1 << 32) + 5)
+    seen.append(disk.state(fd))
+    os.close(fd)
+
+    assert seen == [(0, 1), (70_000, 2), ((1 << 32) + 5, 0)]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these locks")
+def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> None:
+    """Or a thread that locks for each row queues for the interpreter twice a row."""
+    disk = LocalDisk()
+    fd = disk.open_append(tmp_path / "f")
+    turns, going = [0], threading.Event()
+
+    def run() -> None:
+        while not going.wait(0.0001):
+            turns[0] += 1
+
+    disk.locks.lock_exclusive(fd)  # the first call loads the library
+    disk.state(fd)
+    interval = sys.getswitchinterval()
+    thread = threading.Thread(target=run)
+    try:
+        thread.start()
+        sys.setswitchinterval(600)
+        before = turns[0]
+        for _ in range(1000):
+            disk.locks.lock_exclusive(fd)
+            disk.state(fd)
+            disk.locks.hold_range(fd, 5)
+            disk.locks.drop_range(fd, 5)
+            disk.locks.unlock(fd)
+        after = turns[0]
+    finally:
+        sys.setswitchinterval(interval)
+        going.set()
+        thread.join()
+        os.close(fd)
+
+    # One that was about to run anyway may have.
+    assert after - before <= 2
+
+
+def test_a_disk_is_local_where_its_file_system_is() -> None:
+    in_memory = Path("/dev/shm/any")  # noqa: S108 - nothing is written
+    assert isinstance(disk_of(in_memory), LocalDisk)
+    assert disk_of(Path("/proc/self")) is REAL_DISK
 
 
 MOUNTS = """\

@@ -28,7 +28,8 @@ __all__ = [
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 """What a segment holds before the next one is begun."""
-_BLOCK = 1024 * 1024
+_BLOCK = bytes(256 * 1024)
+"""How much of a new segment goes to the disk at a time: rows are synced in between."""
 _ROOM_LEFT = 8
 _MAGIC = b"NGCLOG01"
 _HEAD = struct.Struct("<8sI")
@@ -74,8 +75,7 @@ def new_segment(
     fd = disk.open_read_write(path)
     try:
         if fill and disk.free_bytes(path.parent) > _ROOM_LEFT * capacity:
-            for offset in range(0, capacity, _BLOCK):
-                disk.write_at(fd, bytes(min(_BLOCK, capacity - offset)), offset)
+            _fill(disk, fd, capacity)
             disk.sync(fd)
         disk.sync_directory(path.parent)
     except BaseException:
@@ -83,6 +83,17 @@ def new_segment(
         disk.unlink(path)
         raise
     return Segment(path, fd, generation, capacity)
+
+
+def _fill(disk: Disk, fd: int, capacity: int) -> None:
+    """Write zeros, as far as a quota or a limit on the size of files lets this process."""
+    try:
+        for offset in range(0, capacity, len(_BLOCK)):
+            disk.write_at(fd, _BLOCK[: capacity - offset], offset)
+            disk.write_back(fd)
+    except OSError as error:
+        if error.errno not in {errno.EFBIG, errno.EDQUOT, errno.ENOSPC}:
+            raise
 
 
 def renew_segment(disk: Disk, segment: Segment, generation: int) -> None:

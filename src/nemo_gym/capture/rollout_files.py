@@ -7,7 +7,7 @@ directory. What is appended is visible to every reader at once and durable after
 import errno
 import logging
 import resource
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -115,16 +115,19 @@ def sync_files(disk: Disk, directory: Path, paths: Collection[Path]) -> None:
     A file that somebody removed is left out. Raises `OSError`.
     """
     if len(paths) > _FEW:
+        # One file after the other, or the rows of calls that end now wait behind all of them.
+        for path in paths:
+            _do(disk.write_back, disk, path)
         disk.sync_file_system(directory)
         return
     for path in paths:
-        _sync_file(disk, path)
+        _do(disk.sync, disk, path)
     disk.sync_directory(directory)
 
 
 def sync_each_file(disk: Disk, directory: Path, paths: Collection[Path]) -> None:
     """Do as `sync_files`, each file by itself, many at a time: for disks behind a network."""
-    sync = partial(_sync_file, disk)
+    sync = partial(_do, disk.sync, disk)
     if len(paths) == 1:
         sync(*paths)
     else:
@@ -138,12 +141,13 @@ def sync_each_file(disk: Disk, directory: Path, paths: Collection[Path]) -> None
     disk.sync_directory(directory)
 
 
-def _sync_file(disk: Disk, path: Path) -> None:
+def _do(what: Callable[[int], None], disk: Disk, path: Path) -> None:
+    """Do something with an open file, if it is there."""
     try:
         fd = disk.open_read(path)
     except FileNotFoundError:
         return
     try:
-        disk.sync(fd)
+        what(fd)
     finally:
         disk.close(fd)

@@ -32,7 +32,7 @@ from nemo_gym.capture.recovery import recover
 from nemo_gym.capture.row import Claim, EndedCall, Row
 from nemo_gym.capture.writer import Writer
 from nemo_gym.errors import ConfigMistake
-from nemo_gym.files.disk import REAL_DISK, Disk
+from nemo_gym.files.disk import Disk, disk_of
 from nemo_gym.files.forks import forget_in_children
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
@@ -48,23 +48,23 @@ _open_stores: "set[CaptureStore]" = set()
 class CaptureStore:
     """The captured model calls of one directory.
 
-    `disk` is what the files lie on; tests hand in others. `segment_bytes` is how much a file of
-    the commit log holds; the log takes two or three of them.
+    `disk` is what the files lie on, found out where it is not given; tests hand in others.
+    `segment_bytes` is how much a file of the commit log holds; it takes two or three of them.
     """
 
     def __init__(
         self,
         directory: Path | str,
         *,
-        disk: Disk = REAL_DISK,
+        disk: Disk | None = None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self._segment_bytes = segment_bytes
         self.layout = Layout(Path(directory).absolute())
-        self._disk = disk
+        self._disk = disk or disk_of(self.layout.directory)
         self._mutex = threading.Lock()
         self._writer: Writer | None = None
-        self._claims = Claims(self.layout, disk)
+        self._claims = Claims(self.layout, self._disk)
         self._recovered = False
         forget_in_children(self)
 

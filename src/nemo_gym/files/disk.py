@@ -11,10 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.files.locks import FileLocks
+from nemo_gym.files.libc import size_and_links_now, sync_file_system, write_back
+from nemo_gym.files.locks import FileLocks, QuickLocks
 from nemo_gym.files.systems import is_local
 
-__all__ = ["REAL_DISK", "Disk", "FileState", "sync_name"]
+__all__ = ["REAL_DISK", "Disk", "FileState", "LocalDisk", "disk_of", "sync_name"]
 
 # Every descriptor is closed on exec; Python sets it too, this is for those who read the flags.
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -116,6 +117,14 @@ class Disk:
         """Return once the data of an open file, and its size, would survive a power cut."""
         getattr(os, "fdatasync", os.fsync)(fd)
 
+    def write_back(self, fd: int) -> None:
+        """Bring the data of an open file to the disk; a power cut may still take it.
+
+        What is written bit by bit is never in the way of a sync of something else for long, as
+        it is when one sync has all of it to write.
+        """
+        write_back(fd)
+
     def sync_directory(self, path: Path) -> None:
         """Return once the names in a directory would survive a power cut."""
         fd = os.open(path, _READ | os.O_DIRECTORY)
@@ -131,7 +140,7 @@ class Disk:
         """
         fd = os.open(path, _READ | os.O_DIRECTORY)
         try:
-            _sync_file_system(fd)
+            sync_file_system(fd)
         finally:
             os.close(fd)
 
@@ -152,17 +161,27 @@ class Disk:
         path.unlink(missing_ok=True)
 
 
-def _sync_file_system(fd: int) -> None:
-    import ctypes  # noqa: PLC0415 - readers of files never pay for it
+class LocalDisk(Disk):
+    """A disk that is known to be local: what it only looks up it tells without a wait.
 
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # pragma: no cover - macOS
-        os.sync()
-    elif syncfs(fd) != 0:
-        raise OSError(ctypes.get_errno(), "the file system cannot be synced")
+    Other threads do not get to run while it does, see `QuickLocks`.
+    """
+
+    locks: FileLocks = QuickLocks()
+
+    def state(self, fd: int) -> FileState:
+        """Return size and number of links of an open file."""
+        found = size_and_links_now(fd)
+        return super().state(fd) if found is None else FileState(*found)
 
 
 REAL_DISK = Disk()
+_LOCAL_DISK = LocalDisk()
+
+
+def disk_of(path: Path) -> Disk:
+    """Return the disk that a path, or the nearest parent that is there, lies on."""
+    return _LOCAL_DISK if is_local(path) else REAL_DISK
 
 
 def sync_name(disk: Disk, path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Calls of the system's C library that Python has no name for, or makes in another way.
+
+Descriptors in; nothing, or what the system says, out. The library is loaded at the first call, so
+that a process that only reads files never pays for it.
+"""
+
+import errno
+import os
+import struct
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+__all__ = ["control_now", "size_and_links_now", "sync_file_system", "write_back"]
+
+# SYNC_FILE_RANGE_WAIT_BEFORE | _WRITE | _WAIT_AFTER, sync_file_range(2)
+_WRITE_AND_WAIT = 1 | 2 | 4
+_NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE}
+# AT_EMPTY_PATH and STATX_NLINK | STATX_SIZE, statx(2)
+_EMPTY_PATH, _LINKS_AND_SIZE = 0x1000, 0x4 | 0x200
+# struct statx, the same on every machine: stx_nlink and stx_size
+_STATX = struct.Struct("=16xI20xQ208x")
+_IS_64_BIT_LINUX = sys.platform == "linux" and sys.maxsize > 1 << 32
+
+
+def sync_file_system(fd: int) -> None:
+    """Return once everything on the file system of `fd` would survive a power cut."""
+    call, last_error = _function("syncfs")
+    if call is None:  # pragma: no cover - macOS
+        os.sync()
+    elif call(fd) != 0:
+        raise OSError(last_error(), "the file system cannot be synced")
+
+
+def write_back(fd: int) -> None:
+    """Return once the data of an open file is with its disk, which may lose it in a power cut.
+
+    Where the system cannot do that, nothing is done.
+    """
+    call, last_error = _function("sync_file_range")
+    if call is not None and call(fd, 0, 0, _WRITE_AND_WAIT) != 0:
+        number = last_error()
+        if number not in _NOT_HERE:
+            raise OSError(number, os.strerror(number))
+
+
+def control_now(fd: int, command: int, argument: bytes) -> bool:
+    """Call fcntl(2) without letting another thread run; False: ask fcntl why it did not work."""
+    call, _ = _function_now("fcntl")
+    return call is not None and call(fd, command, argument) == 0
+
+
+def size_and_links_now(fd: int) -> tuple[int, int] | None:
+    """Return size and links of an open file without letting another thread run.
+
+    None: ask fstat, which says why it did not work.
+    """
+    call, new_buffer = _function_now("statx")
+    if call is None:
+        return None
+    found = new_buffer()
+    if call(fd, b"", _EMPTY_PATH, _LINKS_AND_SIZE, found) != 0:
+        return None
+    links, size = _STATX.unpack(found)
+    return size, links
+
+
+@lru_cache(maxsize=8)
+def _function(name: str) -> tuple[Any, Callable[[], int]]:
+    """Return a function, None where the library has none, and how to ask what went wrong."""
+    import ctypes  # noqa: PLC0415 - readers of files never pay for it
+
+    call = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if call is not None and name == "sync_file_range":
+        call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call, ctypes.get_errno
+
+
+@lru_cache(maxsize=8)
+def _function_now(name: str) -> tuple[Any, Callable[[], Any]]:
+    """Return a function that keeps the interpreter, None where there is none, and a buffer."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    call = getattr(ctypes.PyDLL(None), name, None) if _IS_64_BIT_LINUX else None
+    if call is not None:
+        arguments = {
+            "fcntl": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
+            "statx": (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p),
+        }
+        call.argtypes = arguments[name]
+    return call, ctypes.c_char * _STATX.size
