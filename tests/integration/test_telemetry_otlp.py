@@ -6,10 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from time import sleep
 from typing import Any
 
 import pytest
 
+from nemo_gym.telemetry.export import FLUSH_S
+from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.model_calls import count_tokens, model_call_started
 from nemo_gym.telemetry.observer import driver_metrics, observe_event_loop, request_counts
 from nemo_gym.telemetry.providers import start_telemetry
@@ -158,6 +161,49 @@ async def test_it_starts_again_under_another_identity_after_it_was_stopped() -> 
             assert responses.as_int == 2
 
     assert len(set(identities)) == 2
+
+
+async def test_what_an_observer_read_at_its_end_arrives_though_an_export_hung_just_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
+    with http_collector() as received:
+        received.may_answer.clear()
+        handle = start_telemetry(
+            settings(received.endpoint, "http"), service_name="s", instance="cell-0"
+        )
+        async with observe_event_loop("server"):
+            assert await asyncio.to_thread(received.came.wait, 10)
+            counts = request_counts()
+            assert counts is not None
+            counts.count_response(200)
+        received.may_answer.set()
+        handle.shutdown()
+
+    [responses] = received.points("gym.server.responses_total")
+    assert responses.as_int == 1
+
+
+async def test_what_an_observer_read_at_its_end_arrives_though_reading_took_long() -> None:
+    def slow(_options: object) -> list[Any]:
+        sleep(2 * FLUSH_S)
+        return []
+
+    with http_collector() as received:
+        handle = start_telemetry(
+            settings(received.endpoint, "http"), service_name="s", instance="cell-0"
+        )
+        meters = exporting()
+        assert meters is not None
+        meters.meter.create_observable_gauge("slow", callbacks=[slow])
+        async with observe_event_loop("server"):
+            counts = request_counts()
+            assert counts is not None
+            counts.count_response(200)
+        handle.shutdown()
+
+    [responses] = received.points("gym.server.responses_total")
+    assert responses.as_int == 1
 
 
 async def test_a_second_start_while_it_runs_changes_nothing() -> None:

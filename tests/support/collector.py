@@ -27,6 +27,11 @@ class Received:
     traces: list[Any] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     came: threading.Event = field(default_factory=threading.Event)
+    may_answer: threading.Event = field(default_factory=threading.Event)
+    """Set unless a test clears it: then what came is held without an answer."""
+
+    def __post_init__(self) -> None:
+        self.may_answer.set()
 
     def points(self, name: str) -> list[Any]:
         """Return the data points of the metric `name` in the last request that has any."""
@@ -79,6 +84,7 @@ def http_collector() -> Iterator[Received]:
             elif self.path == "/v1/traces":
                 received.traces.append(trace_pb2.ExportTraceServiceRequest.FromString(body))
             received.came.set()
+            received.may_answer.wait(10)
             self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()

@@ -3,8 +3,11 @@
 import asyncio
 import gc
 import os
+import threading
 import warnings
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +16,7 @@ from fastapi import FastAPI
 from nemo_gym.telemetry import observer
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.observer import (
+    driver_metrics,
     observe_app_event_loop,
     observe_event_loop,
     observer_settings,
@@ -51,6 +55,54 @@ async def test_a_lifespan_that_fails_still_ends_the_observation() -> None:
     with metering(), pytest.raises(RuntimeError, match="no database"):
         async with app.router.lifespan_context(app):
             pass
+
+    assert (request_counts(), observer._ACTIVE_LOOPS) == (None, 0)
+
+
+async def test_only_the_last_loop_has_the_readings_kept_and_while_there_are_some() -> None:
+    kept: list[object] = []
+    with metering() as metered:
+        set_exporting(replace(metered.exporting, keep=lambda: kept.append(driver_metrics())))
+        async with observe_event_loop("first"):
+            async with observe_event_loop("second"):
+                state = driver_metrics()
+            before = list(kept)
+
+    assert state is not None
+    assert (before, kept) == ([], [state])
+
+
+async def test_readings_are_kept_though_the_end_of_a_loop_is_cancelled() -> None:
+    kept: list[bool] = []
+    with metering() as metered:
+        flushing, goes_on = threading.Event(), threading.Event()
+
+        def flush() -> None:
+            flushing.set()
+            goes_on.wait(10)
+
+        keep = partial(kept.append, True)
+        set_exporting(replace(metered.exporting, flush=flush, keep=keep))
+
+        async def serve() -> None:
+            async with observe_event_loop("server"):
+                pass
+
+        serving = asyncio.create_task(serve())
+        await asyncio.to_thread(flushing.wait, 10)
+        serving.cancel()
+        [ended] = await asyncio.gather(serving, return_exceptions=True)
+        goes_on.set()
+
+    assert isinstance(ended, asyncio.CancelledError)
+    assert kept == [True]
+    assert (request_counts(), observer._ACTIVE_LOOPS) == (None, 0)
+
+
+async def test_a_loop_without_threads_left_ends_all_the_same() -> None:
+    with metering():
+        async with observe_event_loop("server"):
+            await asyncio.get_running_loop().shutdown_default_executor()
 
     assert (request_counts(), observer._ACTIVE_LOOPS) == (None, 0)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil  # noqa: F401 - the observer needs it: missing is found here, at the start
 from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExportResult
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExportResult
 
@@ -24,6 +24,7 @@ from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, render
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
+from nemo_gym.telemetry.outgoing import Outgoing
 from nemo_gym.telemetry.plain_meter import AttributedHistogram, PlainMeter
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.recorded_instruments import register
@@ -58,6 +59,7 @@ class Running:
         self._resource = _resource(service_name, instance, self.instance_id)
         self._recorded = Recorded()
         self._loops: list[ExportLoop] = []
+        self._outgoing: Outgoing[MetricsData] | None = None
         self._scrape: ScrapeServer | None = None
         self._quiet = quiet_exporters() if options.uses_otlp or options.traces.enabled else None
         self._provider: MeterProvider | None = None
@@ -73,6 +75,11 @@ class Running:
         if self._scraped is None:
             return ""
         return render(self._scraped.take(), self._resource.attributes)
+
+    def keep(self) -> None:
+        """Take every reading now, to be sent though what is read may end before that."""
+        if self._outgoing is not None:
+            self._outgoing.keep()
 
     def flush(self) -> None:
         """Send what is recorded, waiting a bounded time."""
@@ -130,6 +137,7 @@ class Running:
                 options.event_loop_task_count,
                 self.flush,
                 self._recorded,
+                keep=self.keep,
             )
         )
 
@@ -138,10 +146,12 @@ class Running:
         return [*made, *self._recorded.histograms()]
 
     def _push(self, reader: CollectingReader, exporter: Any, shown: str, interval_s: float) -> None:
-        def export() -> bool:
-            return exporter.export(reader.take()) is MetricExportResult.SUCCESS
+        def send(readings: MetricsData) -> bool:
+            return exporter.export(readings) is MetricExportResult.SUCCESS
 
-        self._loop(f"the collector of metrics at {shown}", interval_s, export, exporter)
+        self._outgoing = outgoing = Outgoing(reader.take, send)
+        target = f"the collector of metrics at {shown}"
+        self._loop(target, interval_s, outgoing.export, exporter)
 
     def _start_traces(self, options: TelemetryOptions) -> None:
         target = OtlpTarget.of(options.otlp, "traces")

@@ -30,6 +30,8 @@ class Exporting:
     """Plain numbers of everything beyond the observer's own instruments."""
     machine_busy_s: float | None = field(default_factory=busy_s)
     """`machine.busy_s` when this began."""
+    keep: Callable[[], None] = lambda: None
+    """Take every reading now, to be sent later. Waits for no collector."""
 
 
 _EXPORTING: Exporting | None = None

@@ -310,22 +310,22 @@ async def observe_event_loop(loop_name: str) -> AsyncIterator[None]:
         yield
     finally:
         if state is not None:
-            await _stop(state, sampler)
+            await _stop(sampler)
 
 
-async def _stop(state: _ProcessObserver, sampler: "asyncio.Task[None] | None") -> None:
+async def _stop(sampler: "asyncio.Task[None] | None") -> None:
     """End one loop's sampling; the last loop of the process also hands out what is recorded."""
     try:
         if sampler is not None:
             sampler.cancel()
             await asyncio.gather(sampler, return_exceptions=True)
-        if _ACTIVE_LOOPS <= 1:
-            swallowing(state.record_gc_pauses)
-            await asyncio.to_thread(_flush_metrics)
-    except Exception:  # telemetry never stops a server
-        logger.warning("the last readings may not have been exported", exc_info=True)
     finally:
         _release_process_observer()
+    if _PROCESS_OBSERVER is None:
+        try:
+            await asyncio.to_thread(_flush_metrics)
+        except RuntimeError:  # no thread can be had any more; the end of the process sends it
+            logger.debug("the last readings are not sent at once", exc_info=True)
 
 
 async def _sample(
@@ -373,6 +373,7 @@ def _release_process_observer() -> None:
         # Not below zero: a context opened before a fork may be closed in the child.
         _ACTIVE_LOOPS = max(0, _ACTIVE_LOOPS - 1)
         if _ACTIVE_LOOPS == 0:
+            _keep_last_readings()
             _drop_process_observer()
 
 
@@ -392,6 +393,14 @@ def _forget_after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_after_fork)
+
+
+def _keep_last_readings() -> None:
+    # Before they end, and by who ends them: an exporter's thread may be busy, or come too late.
+    state, active = _PROCESS_OBSERVER, exporting()
+    if state is not None and active is not None:
+        swallowing(state.record_gc_pauses)
+        swallowing(active.keep)
 
 
 def _flush_metrics() -> None:
@@ -464,26 +473,12 @@ def _cpu_times(state: _ProcessObserver) -> list[Any]:
 def _observables() -> list[tuple[str, str, str, Callable[[Any], list[Any]]]]:
     """Kind, name, unit and callback of each instrument that the exporter's thread reads."""
     counter, gauge, level = "observable_counter", "observable_gauge", "observable_up_down_counter"
+    each = _by_generation
     return [
-        (
-            counter,
-            GC_COLLECTIONS_INSTRUMENT,
-            "{collection}",
-            _by_generation(lambda s: s.gc.collections),
-        ),
-        (counter, GC_COLLECTED_INSTRUMENT, "{object}", _by_generation(lambda s: s.gc.collected)),
-        (
-            counter,
-            GC_UNCOLLECTABLE_INSTRUMENT,
-            "{object}",
-            _by_generation(lambda s: s.gc.uncollectable),
-        ),
-        (
-            gauge,
-            GC_COUNT_INSTRUMENT,
-            "{allocation}",
-            _by_generation(lambda _: list(gc.get_count())),
-        ),
+        (counter, GC_COLLECTIONS_INSTRUMENT, "{collection}", each(lambda s: s.gc.collections)),
+        (counter, GC_COLLECTED_INSTRUMENT, "{object}", each(lambda s: s.gc.collected)),
+        (counter, GC_UNCOLLECTABLE_INSTRUMENT, "{object}", each(lambda s: s.gc.uncollectable)),
+        (gauge, GC_COUNT_INSTRUMENT, "{allocation}", each(lambda _: list(gc.get_count()))),
         (counter, PROCESS_CPU_TIME_INSTRUMENT, "s", _observe(_cpu_times)),
         (counter, DRIVER_OFFERED_INSTRUMENT, "{rollout}", _driver_total(lambda d: d.offered)),
         (level, DRIVER_RESIDENT_INSTRUMENT, "{rollout}", _driver_total(lambda d: d.resident)),

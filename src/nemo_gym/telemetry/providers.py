@@ -1,7 +1,7 @@
 """Turn telemetry on in this process: `start_telemetry` in, a handle to end it out.
 
 Nothing of the OpenTelemetry SDK is imported unless something is to be exported. What goes where is
-said in `settings`; metrics are read by threads of their own, never by an event loop.
+said in `settings`; metrics are read by threads of their own, and by an event loop only as it ends.
 """
 
 import logging
