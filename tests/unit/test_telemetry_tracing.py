@@ -204,7 +204,7 @@ def test_a_call_to_a_provider_is_a_client_span_of_the_running_one() -> None:
 def test_what_a_call_used_is_on_its_span() -> None:
     with tracing_on() as on, span("rollout", root=True):
         call = model_call_started("openai", "gpt-5", stream=False)
-        call.tokens(100, None, cache_read=80)
+        call.tokens((100, None, 80, None, None))
         call.ended()
 
     attributes = by_name(on)["chat gpt-5"].attributes

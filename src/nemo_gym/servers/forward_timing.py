@@ -42,7 +42,8 @@ class CallTiming:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self._call.__exit__(kind, *rest)
+        if not self._call.over:
+            self._call.__exit__(kind, *rest)
 
     def retried(self, reason: str) -> None:
         """Take note of one more try; `reason` is a status or the class of an error."""
@@ -71,7 +72,8 @@ class CallTiming:
     def passed(self, data: bytes) -> None:
         """Take note of further bytes of the body."""
         if data:
-            self._call.first_chunk()
+            if self._call.waiting:
+                self._call.first_chunk()
             if self._reader is not None:
                 self._reader.feed(data)
 
@@ -79,7 +81,7 @@ class CallTiming:
         """Take note that all of the answer has come."""
         counts = self._counts()
         if counts is not None:
-            self._call.tokens(*counts)
+            self._call.tokens(counts)
         self._call.ended()
 
     def _counts(self) -> TokenCounts | None:

@@ -5,11 +5,12 @@ metrics or traces are exported. Nothing here raises, and no text of a request or
 """
 
 from time import perf_counter
+from typing import Self
 
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import live_counts
-from nemo_gym.telemetry.recorded import OPERATION
-from nemo_gym.telemetry.tracing import Span, begin_span
+from nemo_gym.telemetry.recorded import OPERATION, Tokens
+from nemo_gym.telemetry.tracing import Span, begin_span, tracer
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started"]
 
@@ -38,38 +39,34 @@ class ModelCall:
 
     __slots__ = (
         "_company",
-        "_ended",
         "_error",
         "_model",
         "_provider",
         "_span",
         "_started",
+        "_tokens",
         "_tried_again",
-        "_waiting",
+        "over",
+        "waiting",
     )
 
     def __init__(self, provider: str, model: str, *, stream: bool) -> None:
         self._provider = provider
         self._model = model[:_LONGEST_NAME]
-        self._ended = self._tried_again = False
+        self.over = self._tried_again = False
+        """Whether it has ended."""
         self._error: str | None = None
-        self._waiting = stream
-        self._span: Span | None = begin_span(
-            f"{OPERATION} {self._model}",
-            kind="client",
-            attributes={
-                "gen_ai.operation.name": OPERATION,
-                "gen_ai.provider.name": provider,
-                "gen_ai.request.model": self._model,
-            },
-        )
+        self.waiting = stream
+        """Whether the first data of a stream are still to come."""
+        self._tokens: Tokens | None = None
+        self._span = None if tracer() is None else self._begun_span()
         live = live_counts()
         live.model_calls_in_flight += 1
         self._company = live.model_calls_in_flight
         self._started = perf_counter()
         live.model_open.begin(self, self._started)
 
-    def __enter__(self) -> "ModelCall":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
@@ -77,8 +74,8 @@ class ModelCall:
 
     def answered(self, status: int, *, stream: bool) -> None:
         """Say that the response's head has come; an error status is the call's error."""
-        self._waiting = stream
-        self._error = _category(status)
+        self.waiting = stream
+        self._error = None if status < 400 else _category(status)
         if self._span is not None:
             self._span.set("http.response.status_code", status)
             self._span.set("gen_ai.request.stream", stream)
@@ -89,9 +86,9 @@ class ModelCall:
 
     def first_chunk(self) -> None:
         """Say that data of the response has come; only the first time of a stream counts."""
-        if not self._waiting:
+        if not self.waiting:
             return
-        self._waiting = False
+        self.waiting = False
         waited_s = perf_counter() - self._started
         active = exporting()
         if active is not None:
@@ -114,24 +111,11 @@ class ModelCall:
         if self._span is not None:
             self._span.set(key, value)
 
-    def tokens(
-        self,
-        tokens_in: int | None,
-        tokens_out: int | None,
-        cache_read: int | None = None,
-        cache_creation: int | None = None,
-        reasoning: int | None = None,
-    ) -> None:
-        """Count what the provider says the call used, once a call; see `count_tokens`."""
-        count_tokens(
-            self._provider,
-            self._model,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            cache_read=cache_read,
-            cache_creation=cache_creation,
-            reasoning=reasoning,
-        )
+    def tokens(self, tokens: Tokens) -> None:
+        """Take what the provider says the call used, once a call, before its end."""
+        self._tokens = tokens
+        tokens_in, tokens_out = tokens[0], tokens[1]
+        _count_live(tokens_in, tokens_out)
         if self._span is not None:
             if tokens_in is not None:
                 self._span.set("gen_ai.usage.input_tokens", tokens_in)
@@ -140,9 +124,9 @@ class ModelCall:
 
     def ended(self, error: str | None = None) -> None:
         """Say that the call is over; `error` is its category (`timeout`, `rate_limit`, …)."""
-        if self._ended:
+        if self.over:
             return
-        self._ended = True
+        self.over = True
         ended = perf_counter()
         took_s = ended - self._started
         error = self._error or error
@@ -160,18 +144,25 @@ class ModelCall:
             live.model_errors += 1
         active = exporting()
         if active is not None:
-            recorded = active.recorded
-            recorded.model_duration.record(took_s, OPERATION, self._provider, self._model, error)
-            if error is not None:
-                recorded.model_errors.add(1, self._provider, self._model, error)
+            calls = active.recorded.calls_of_model[self._provider, self._model]
+            calls.record((took_s, error, self._tokens))
         if self._span is not None:
             self._span.end(error)
 
+    def _begun_span(self) -> Span | None:
+        return begin_span(
+            f"{OPERATION} {self._model}",
+            kind="client",
+            attributes={
+                "gen_ai.operation.name": OPERATION,
+                "gen_ai.provider.name": self._provider,
+                "gen_ai.request.model": self._model,
+            },
+        )
 
-def _category(status: int) -> str | None:
-    """Return the category of an HTTP status, as capture has it; None below 400."""
-    if status < 400:
-        return None
+
+def _category(status: int) -> str:
+    """Return the category of an HTTP status of 400 and above, as capture has it."""
     return _STATUSES.get(status, "client_error" if status < 500 else "upstream_error")
 
 
@@ -197,20 +188,17 @@ def count_tokens(
 
     Cached and reasoning tokens are parts of the input and the output, not added to them.
     """
+    _count_live(tokens_in, tokens_out)
+    active = exporting()
+    if active is not None:
+        tokens = (tokens_in, tokens_out, cache_read, cache_creation, reasoning)
+        calls = active.recorded.calls_of_model[provider, model[:_LONGEST_NAME]]
+        calls.record((None, None, tokens))
+
+
+def _count_live(tokens_in: int | None, tokens_out: int | None) -> None:
     live = live_counts()
     if tokens_in is not None:
         live.tokens_in += tokens_in
     if tokens_out is not None:
         live.tokens_out += tokens_out
-    active = exporting()
-    if active is None:
-        return
-    model = model[:_LONGEST_NAME]
-    tokens = active.recorded.tokens_of(provider, model)
-    tokens.used(tokens_in, tokens_out)
-    if cache_read is not None:
-        tokens.count("cache_read", cache_read)
-    if cache_creation is not None:
-        tokens.count("cache_creation", cache_creation)
-    if reasoning is not None:
-        tokens.count("reasoning", reasoning)

@@ -4,13 +4,11 @@ One `Recorded` is made when a process starts to export and dropped when it stops
 come from configuration and fixed lists; never a rollout id, a path or a text of a user.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar, cast
+
 from nemo_gym.telemetry.names import DRIVER_DURATION_BOUNDARIES_MS
-from nemo_gym.telemetry.series import (
-    CounterSeries,
-    HistogramSeries,
-    PlainCounter,
-    PlainHistogram,
-)
+from nemo_gym.telemetry.series import OTHER, CounterSeries, Gathering, HistogramSeries
 
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
@@ -20,8 +18,10 @@ __all__ = [
     "OPERATION",
     "OPERATION_DURATION_BOUNDARIES_S",
     "TOKEN_BOUNDARIES",
+    "CallsOfModel",
+    "EndedCall",
     "Recorded",
-    "TokensOfModel",
+    "Tokens",
 ]
 
 OPERATION = "chat"
@@ -55,70 +55,111 @@ _MODEL = "gen_ai.request.model"
 _ERROR = "error.type"
 
 
-class TokensOfModel:
-    """Tokens of one model by kind: what is counted on is looked up once a kind."""
+T = TypeVar("T")
 
-    __slots__ = ("_input", "_names", "_output", "_parts", "_recorded")
+EndedCall = tuple[float | None, str | None, "Tokens | None"]
+"""What a call leaves at its end: seconds, category of its error, tokens; None: not known."""
+Tokens = tuple[int | None, int | None, int | None, int | None, int | None]
+"""Of input, output, and their parts: cache read, cache creation, reasoning; None: not known."""
+_KINDS = ("input", "output", "cache_read", "cache_creation", "reasoning")
+"""`nemo.gym.token.kind` of each of the `Tokens`; the first two have a histogram too."""
+
+
+class CallsOfModel(Gathering[EndedCall]):
+    """Calls to one model, told once each, at their end."""
+
+    __slots__ = ("_names", "_recorded")
 
     def __init__(self, recorded: "Recorded", provider: str, model: str) -> None:
+        super().__init__()
         self._recorded = recorded
         self._names = (provider, model)
-        self._input: tuple[PlainHistogram, PlainCounter] | None = None
-        self._output: tuple[PlainHistogram, PlainCounter] | None = None
-        self._parts: dict[str, PlainCounter] = {}
 
-    def used(self, tokens_in: int | None, tokens_out: int | None) -> None:
-        """Count what one call used, and record how much that was; None: not known."""
-        if tokens_in is not None:
-            usage, total = self._input = self._input or self._bound("input")
-            usage.record(tokens_in)
-            total.count += tokens_in
-        if tokens_out is not None:
-            usage, total = self._output = self._output or self._bound("output")
-            usage.record(tokens_out)
-            total.count += tokens_out
+    def _count(self, readings: list[EndedCall]) -> None:
+        took, errors, tokens = zip(*readings, strict=True)
+        if _known(errors):
+            self._count_errors(readings)
+            took = tuple(took_s for took_s, error, _ in readings if error is None)
+        well = _known(took)
+        if well:
+            duration = self._recorded.model_duration.of(OPERATION, *self._names, None)
+            duration.record_all(well)
+        self._count_tokens(_known(tokens))
 
-    def count(self, kind: str, count: int) -> None:
-        """Count tokens that are a part of the input or the output."""
-        total = self._parts.get(kind)
-        if total is None:
-            total = self._parts[kind] = self._recorded.model_tokens.of(*self._names, kind)
-        total.count += count
+    def _count_errors(self, readings: list[EndedCall]) -> None:
+        for took_s, error, _ in readings:
+            if error is not None and took_s is not None:
+                names = (*self._names, error)
+                self._recorded.model_duration.record(took_s, OPERATION, *names)
+                self._recorded.model_errors.add(1, *names)
 
-    def _bound(self, kind: str) -> tuple[PlainHistogram, PlainCounter]:
-        usage = self._recorded.model_token_usage.of(OPERATION, *self._names, kind)
-        return usage, self._recorded.model_tokens.of(*self._names, kind)
+    def _count_tokens(self, tokens: Sequence[Tokens]) -> None:
+        names = self._names
+        for kind, counts in zip(_KINDS, zip(*tokens, strict=True), strict=False):
+            known = _known(counts)
+            if known:
+                self._recorded.model_tokens.add(sum(known), *names, kind)
+                if kind in _KINDS[:2]:
+                    usage = self._recorded.model_token_usage.of(OPERATION, *names, kind)
+                    usage.record_all(known)
+
+
+def _known(column: Sequence[T | None]) -> Sequence[T]:
+    """Return what is not None, in order; mostly that is all or nothing."""
+    if None not in column:
+        return cast("Sequence[T]", column)
+    return [value for value in column if value is not None]
+
+
+class _CallsByModel(dict[tuple[str, str], CallsOfModel]):
+    """By provider and model, made on first use; names may come from clients, so they are few."""
+
+    def __init__(self, recorded: "Recorded", limit: int) -> None:
+        self._recorded = recorded
+        self._limit = limit
+
+    def __missing__(self, names: tuple[str, str]) -> CallsOfModel:
+        if len(self) >= self._limit:
+            names = (OTHER, OTHER)
+        return self.setdefault(names, CallsOfModel(self._recorded, *names))
 
 
 class Recorded:
     """The plain numbers of one process, by instrument."""
 
     def __init__(self) -> None:
-        self._tokens_of: dict[tuple[str, str], TokensOfModel] = {}
         self._make_model_series()
         self._make_capture_series()
         self._make_rollout_series()
 
     def _make_model_series(self) -> None:
         call = (_OPERATION, _PROVIDER, _MODEL)
-        seconds = OPERATION_DURATION_BOUNDARIES_S
+        seconds, gather = OPERATION_DURATION_BOUNDARIES_S, self._gather_calls
         self.model_duration = HistogramSeries(
-            "gen_ai.client.operation.duration", "s", seconds, (*call, _ERROR)
+            "gen_ai.client.operation.duration", "s", seconds, (*call, _ERROR), gather=gather
         )
         self.model_first_chunk = HistogramSeries(
             "gen_ai.client.operation.time_to_first_chunk", "s", seconds, call
         )
         self.model_token_usage = HistogramSeries(
-            "gen_ai.client.token.usage", "{token}", TOKEN_BOUNDARIES, (*call, "gen_ai.token.type")
+            "gen_ai.client.token.usage",
+            "{token}",
+            TOKEN_BOUNDARIES,
+            (*call, "gen_ai.token.type"),
+            gather=gather,
         )
         self.model_tokens = CounterSeries(
-            "gym.model.tokens_total", "{token}", (_PROVIDER, _MODEL, "nemo.gym.token.kind")
+            "gym.model.tokens_total",
+            "{token}",
+            (_PROVIDER, _MODEL, "nemo.gym.token.kind"),
+            gather=gather,
         )
+        self.calls_of_model = _CallsByModel(self, self.model_tokens.described.limit)
         self.model_retries = CounterSeries(
             "gym.model.retries_total", "{retry}", (_PROVIDER, _MODEL, _ERROR)
         )
         self.model_errors = CounterSeries(
-            "gym.model.errors_total", "{error}", (_PROVIDER, _MODEL, _ERROR)
+            "gym.model.errors_total", "{error}", (_PROVIDER, _MODEL, _ERROR), gather=gather
         )
         self.tool_duration = HistogramSeries(
             "gen_ai.execute_tool.duration", "s", seconds, ("gen_ai.tool.name", _ERROR)
@@ -150,15 +191,9 @@ class Recorded:
             "gym.http.client.connection_wait_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
         )
 
-    def tokens_of(self, provider: str, model: str) -> TokensOfModel:
-        """Return what the tokens of one model are counted on."""
-        found = self._tokens_of.get((provider, model))
-        if found is None:
-            found = TokensOfModel(self, provider, model)
-            # Names may come from clients: series beyond their limit share one, these are not kept.
-            if len(self._tokens_of) < self.model_tokens.described.limit:
-                self._tokens_of[provider, model] = found
-        return found
+    def _gather_calls(self) -> None:
+        for calls in self.calls_of_model.copy().values():
+            calls.gather()
 
     def histograms(self) -> list[HistogramSeries]:
         """Return every histogram, in a stable order."""

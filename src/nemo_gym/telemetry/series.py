@@ -1,17 +1,22 @@
 """Histograms and counters made of plain numbers, by attribute values, bounded in how many.
 
-Readings come in on the hot path; the exporter's thread takes copies. An update is one `+=` with no
-call in between, so none is lost to another thread under the GIL. No lock, no OpenTelemetry.
+Readings come in on the hot path; the exporter's thread takes copies. A counter's update is one `+=`
+with no call in between, so none is lost to another thread under the GIL. A reading is appended to a
+list and counted later, together with others. Who records never waits. No OpenTelemetry.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+import threading
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 __all__ = [
+    "MOST_GATHERED",
     "OTHER",
     "CounterSeries",
     "Described",
+    "Gathering",
     "HistogramReading",
     "HistogramSeries",
     "PlainCounter",
@@ -20,6 +25,10 @@ __all__ = [
 
 OTHER = "other"
 """Attribute value of everything beyond the limit of a series."""
+MOST_GATHERED = 256
+"""So many readings are counted together; what reads them does not wait for as many."""
+
+T = TypeVar("T")
 
 Values = tuple[str | None, ...]
 """Attribute values in the order of a series' keys; None leaves that attribute out."""
@@ -84,25 +93,85 @@ class HistogramReading:
         return HistogramReading(bounds, counts, self.total + sign * other.total)
 
 
-class PlainHistogram:
+class Gathering(Generic[T]):
+    """Takes readings one by one and counts them many at a time, where code and data are warm.
+
+    Nothing is lost between threads: a list's `append`, its copy and the deletion of its beginning
+    are one step each under the GIL, and only one thread counts at a time.
+    """
+
+    __slots__ = ("_counting", "_fresh")
+
+    def __init__(self) -> None:
+        self._fresh: list[T] = []
+        self._counting = threading.Lock()
+
+    def record(self, reading: T) -> None:
+        """Take one reading."""
+        fresh = self._fresh
+        fresh.append(reading)
+        if len(fresh) >= MOST_GATHERED:
+            self._relieve()
+
+    def record_all(self, readings: Iterable[T]) -> None:
+        """Take several readings."""
+        self._fresh.extend(readings)
+        if len(self._fresh) >= MOST_GATHERED:
+            self._relieve()
+
+    def gather(self) -> None:
+        """Count all that was recorded before this."""
+        with self._counting:
+            self._count_fresh()
+
+    def _relieve(self) -> None:
+        # Whoever counts now leaves little; waiting for it could hold a loop, or, from a finalizer
+        # that the garbage collector runs inside `gather`, be for ever.
+        if self._counting.acquire(blocking=False):
+            try:
+                self._count_fresh()
+            finally:
+                self._counting.release()
+
+    def _count_fresh(self) -> None:
+        readings = self._fresh[:]
+        del self._fresh[: len(readings)]
+        if readings:
+            self._count(readings)
+
+    def _count(self, readings: list[T]) -> None:
+        raise NotImplementedError
+
+
+class PlainHistogram(Gathering[float]):
     """Counts per bucket, and a sum."""
 
     __slots__ = ("_bounds", "_counts", "_total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
+        super().__init__()
         self._bounds = tuple(bounds)
         self._counts = [0] * (len(self._bounds) + 1)
         self._total = 0.0
 
-    def record(self, reading: float) -> None:
-        """Add one reading."""
-        index = bisect_left(self._bounds, reading)
-        self._counts[index] += 1
-        self._total += reading
-
     def read(self) -> HistogramReading:
         """Return a copy of what is held now."""
-        return HistogramReading(self._bounds, tuple(self._counts), self._total)
+        with self._counting:
+            self._count_fresh()
+            return HistogramReading(self._bounds, tuple(self._counts), self._total)
+
+    def _count(self, readings: list[float]) -> None:
+        self._total += sum(readings)
+        # A bucket at a time: five times as fast as one reading after another.
+        readings.sort()
+        counted, bounds = 0, self._bounds
+        while counted < len(readings):
+            index = bisect_left(bounds, readings[counted])
+            is_last = index == len(bounds)
+            end = len(readings) if is_last else bisect_right(readings, bounds[index], counted)
+            end = max(end, counted + 1)  # what is no number has no order
+            self._counts[index] += end - counted
+            counted = end
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,19 +192,36 @@ class Described:
         return {key: value for key, value in pairs if value is not None}
 
 
+def _nothing() -> None:
+    """Gather nothing: all that is recorded is in the series."""
+
+
 class HistogramSeries:
-    """One histogram instrument: a plain histogram per distinct attribute values."""
+    """One histogram instrument: a plain histogram per distinct attribute values.
+
+    `gather` brings in what was recorded elsewhere, before the series is read.
+    """
 
     def __init__(
-        self, name: str, unit: str, bounds: Sequence[float], keys: tuple[str, ...] = ()
+        self,
+        name: str,
+        unit: str,
+        bounds: Sequence[float],
+        keys: tuple[str, ...] = (),
+        *,
+        gather: Callable[[], None] = _nothing,
     ) -> None:
         self.described = Described(name, unit, keys)
+        self._gather = gather
         self._bounds = tuple(bounds)
         self._series: dict[Values, PlainHistogram] = {}
 
     def record(self, reading: float, *values: str | None) -> None:
         """Add one reading under these attribute values."""
-        self.of(*values).record(reading)
+        found = self._series.get(values)
+        if found is None:
+            found = self._admit(values)
+        found.record(reading)
 
     def of(self, *values: str | None) -> PlainHistogram:
         """Return what holds the readings under these attribute values, to be kept and recorded on.
@@ -147,6 +233,7 @@ class HistogramSeries:
 
     def read(self) -> list[tuple[dict[str, str], HistogramReading]]:
         """Return attributes and contents of every series, in a stable order."""
+        self._gather()
         series = self._series.copy()
         return [(self.described.attributes(v), h.read()) for v, h in series.items()]
 
@@ -166,10 +253,21 @@ class PlainCounter:
 
 
 class CounterSeries:
-    """One counter instrument: a plain counter per distinct attribute values."""
+    """One counter instrument: a plain counter per distinct attribute values.
 
-    def __init__(self, name: str, unit: str, keys: tuple[str, ...] = ()) -> None:
+    `gather` brings in what was recorded elsewhere, before the series is read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        keys: tuple[str, ...] = (),
+        *,
+        gather: Callable[[], None] = _nothing,
+    ) -> None:
         self.described = Described(name, unit, keys)
+        self._gather = gather
         self._series: dict[Values, PlainCounter] = {}
 
     def add(self, count: int, *values: str | None) -> None:
@@ -187,5 +285,6 @@ class CounterSeries:
 
     def read(self) -> list[tuple[dict[str, str], int]]:
         """Return attributes and count of every series, in a stable order."""
+        self._gather()
         series = self._series.copy()
         return [(self.described.attributes(values), held.count) for values, held in series.items()]

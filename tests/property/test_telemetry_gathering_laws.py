@@ -1,0 +1,208 @@
+"""Readings that are counted many at a time: none is lost, none twice, and none is left unread."""
+
+import math
+import os
+import sys
+import threading
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym.telemetry.live import live_counts
+from nemo_gym.telemetry.recorded import Recorded, Tokens
+from nemo_gym.telemetry.series import MOST_GATHERED, Gathering, PlainHistogram
+
+BOUNDS = (0.5, 1.0, 10.0, 100.0)
+readings = st.floats(min_value=0, max_value=1e6) | st.integers(0, 1000)
+steps = st.lists(
+    readings
+    | st.lists(readings, min_size=MOST_GATHERED - 2, max_size=MOST_GATHERED + 2)
+    | st.sampled_from(["read", "gather"]),
+    max_size=20,
+)
+counts = st.none() | st.integers(0, 1000)
+calls = st.tuples(
+    st.none() | st.floats(0, 100),
+    st.none() | st.sampled_from(["timeout", "auth"]),
+    st.none() | st.tuples(counts, counts, counts, counts, counts),
+)
+
+
+class Kept(Gathering[Any]):
+    """Keeps what it is given to count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counted: list[Any] = []
+        self.while_counting: Callable[[], None] | None = None
+
+    def _count(self, readings: list[Any]) -> None:
+        if self.while_counting is not None:
+            meanwhile, self.while_counting = self.while_counting, None
+            meanwhile()
+        self.counted += readings
+
+
+@given(steps)
+def test_a_read_sees_all_that_was_recorded_before_it(
+    order: list[float | list[float] | str],
+) -> None:
+    histogram, known = PlainHistogram(BOUNDS), list[float]()
+
+    for step in [*order, "read"]:
+        if isinstance(step, str):
+            if step == "gather":
+                histogram.gather()
+                continue
+            found, expected = histogram.read(), [0] * (len(BOUNDS) + 1)
+            for value in known:
+                expected[bisect_left(BOUNDS, value)] += 1
+            assert found.counts == tuple(expected)
+            assert found.total == pytest.approx(sum(known))
+        elif isinstance(step, list):
+            histogram.record_all(step)
+            known += step
+        else:
+            histogram.record(step)
+            known.append(step)
+
+
+@given(st.lists(st.integers(0, 2 * MOST_GATHERED), max_size=8))
+def test_what_waits_to_be_counted_is_bounded(batches: list[int]) -> None:
+    kept, given_ = Kept(), 0
+
+    for size in batches:
+        for number in range(size):
+            kept.record(number)
+            given_ += 1
+            assert given_ - len(kept.counted) < MOST_GATHERED
+        kept.record_all(range(size))
+        given_ += size
+        assert given_ - len(kept.counted) < MOST_GATHERED
+
+
+def test_what_is_recorded_while_others_are_counted_comes_with_the_next() -> None:
+    kept = Kept()
+    kept.while_counting = lambda: kept.record("late")
+
+    for number in range(MOST_GATHERED):
+        kept.record(number)
+    before = list(kept.counted)
+    kept.gather()
+
+    assert before == list(range(MOST_GATHERED))
+    assert kept.counted == [*before, "late"]
+
+
+def test_one_thread_counts_at_a_time_and_who_records_does_not_wait_for_it() -> None:
+    kept, late = Kept(), range(MOST_GATHERED, 3 * MOST_GATHERED)
+    other = threading.Thread(target=kept.gather)
+    waited: list[bool] = []
+
+    def meanwhile() -> None:
+        other.start()
+        for number in late:
+            kept.record(number)
+        other.join(0.05)
+        waited.append(other.is_alive())
+
+    kept.while_counting = meanwhile
+    for number in range(MOST_GATHERED):
+        kept.record(number)
+    other.join()
+
+    assert waited == [True]
+    assert kept.counted == list(range(late.stop))
+
+
+def test_what_is_no_number_is_counted_once_and_ends() -> None:
+    histogram = PlainHistogram(BOUNDS)
+
+    histogram.record_all([math.nan, 200.0, math.nan, 0.1, 5.0, math.nan])
+
+    assert histogram.read().count == 6
+
+
+def test_threads_that_record_and_threads_that_read_add_up_exactly() -> None:
+    kept, histogram = Kept(), PlainHistogram(BOUNDS)
+    recording, each, interval = 4, 20_000, sys.getswitchinterval()
+    running = threading.Event()
+
+    def record(thread: int) -> None:
+        for number in range(each):
+            kept.record((thread, number))
+            histogram.record(number % 7)
+
+    def read() -> None:
+        while not running.is_set():
+            kept.gather()
+            histogram.read()
+
+    writers = [threading.Thread(target=record, args=(n,)) for n in range(recording)]
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in [*writers, *readers]:
+            thread.start()
+        for thread in writers:
+            thread.join()
+        running.set()
+        for thread in readers:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    kept.gather()
+
+    assert sorted(kept.counted) == [(t, n) for t in range(recording) for n in range(each)]
+    assert histogram.read().count == recording * each
+
+
+@given(st.lists(calls, max_size=60))
+def test_calls_told_at_their_end_add_up_as_if_counted_one_by_one(
+    ended: list[tuple[float | None, str | None, Tokens | None]],
+) -> None:
+    recorded = Recorded()
+
+    for call in ended:
+        recorded.calls_of_model["openai", "m"].record(call)
+
+    took = [(seconds, error) for seconds, error, _ in ended if seconds is not None]
+    durations = {
+        labels.get("error.type"): held.count for labels, held in recorded.model_duration.read()
+    }
+    assert durations == {
+        error: sum(1 for _, e in took if e == error) for error in {e for _, e in took}
+    }
+    errors = {labels["error.type"]: n for labels, n in recorded.model_errors.read()}
+    assert errors == {error: n for error, n in durations.items() if error is not None}
+    for index, kind in enumerate(("input", "output", "cache_read", "cache_creation", "reasoning")):
+        known = [n for _, _, t in ended if t is not None and (n := t[index]) is not None]
+        totals = [n for labels, n in recorded.model_tokens.read() if kind in labels.values()]
+        assert totals == ([sum(known)] if known else [])
+
+
+@pytest.mark.parametrize("series", ["model_duration", "model_errors", "model_tokens"])
+def test_each_instrument_of_calls_is_whole_whichever_is_read_first(series: str) -> None:
+    recorded = Recorded()
+
+    recorded.calls_of_model["openai", "m"].record((0.5, "timeout", (1, 2, None, None, None)))
+
+    assert getattr(recorded, series).read()
+
+
+def test_a_forked_child_has_nothing_that_its_parent_recorded() -> None:
+    live_counts().model_duration.record(1.0)
+    told, tell = os.pipe()
+
+    child = os.fork()
+    if not child:
+        os.write(tell, str(live_counts().model_duration.read().count).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert os.read(told, 10) == b"0"
+    assert live_counts().model_duration.read().count >= 1
