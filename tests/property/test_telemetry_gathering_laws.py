@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.telemetry.live import live_counts
-from nemo_gym.telemetry.recorded import Recorded, Tokens
-from nemo_gym.telemetry.series import MOST_GATHERED, Gathering, PlainHistogram
+from nemo_gym.telemetry.ended_calls import EndedCall
+from nemo_gym.telemetry.live import LatencyByLoad, LiveCounts, counting, live_counts
+from nemo_gym.telemetry.recorded import Recorded
+from nemo_gym.telemetry.series import (
+    MOST_GATHERED,
+    CounterSeries,
+    Gathering,
+    HistogramSeries,
+    PlainHistogram,
+)
+from support.meters import metering
 
 BOUNDS = (0.5, 1.0, 10.0, 100.0)
 readings = st.floats(min_value=0, max_value=1e6) | st.integers(0, 1000)
@@ -25,11 +34,16 @@ steps = st.lists(
     max_size=20,
 )
 counts = st.none() | st.integers(0, 1000)
+seconds = st.none() | st.floats(0, 100)
 calls = st.tuples(
-    st.none() | st.floats(0, 100),
+    st.tuples(st.just("openai"), st.sampled_from(["m", "n"])),
+    seconds,
+    seconds,
     st.none() | st.sampled_from(["timeout", "auth"]),
     st.none() | st.tuples(counts, counts, counts, counts, counts),
+    st.integers(0, 70_000),
 )
+KINDS = ("input", "output", "cache_read", "cache_creation", "reasoning")
 
 
 class Kept(Gathering[Any]):
@@ -161,37 +175,97 @@ def test_threads_that_record_and_threads_that_read_add_up_exactly() -> None:
     assert histogram.read().count == recording * each
 
 
-@given(st.lists(calls, max_size=60))
-def test_calls_told_at_their_end_add_up_as_if_counted_one_by_one(
-    ended: list[tuple[float | None, str | None, Tokens | None]],
-) -> None:
+@given(st.lists(calls, min_size=1, max_size=60))
+def test_calls_told_at_their_end_add_up_as_if_counted_one_by_one(ended: list[EndedCall]) -> None:
     recorded = Recorded()
 
-    for call in ended:
-        recorded.calls_of_model["openai", "m"].record(call)
+    recorded.count_calls(ended)
 
-    took = [(seconds, error) for seconds, error, _ in ended if seconds is not None]
-    durations = {
-        labels.get("error.type"): held.count for labels, held in recorded.model_duration.read()
+    for model in {call[0][1] for call in ended}:
+        own = [call[1:5] for call in ended if call[0][1] == model]
+        took = [(seconds, error) for seconds, _, error, _ in own if seconds is not None]
+        durations = counts_of(recorded.model_duration, model, "error.type")
+        assert durations == Counter(error for _, error in took)
+        errors = counts_of(recorded.model_errors, model, "error.type")
+        assert errors == {error: n for error, n in durations.items() if error is not None}
+        begun = [first for _, first, _, _ in own if first is not None]
+        firsts = counts_of(recorded.model_first_chunk, model, "error.type")
+        assert firsts == ({None: len(begun)} if begun else {})
+        for index, kind in enumerate(KINDS):
+            known = [n for *_, t in own if t is not None and (n := t[index]) is not None]
+            totals = counts_of(recorded.model_tokens, model, "nemo.gym.token.kind")
+            assert totals.get(kind) == (sum(known) if known else None)
+
+
+def counts_of(
+    series: HistogramSeries | CounterSeries, model: str, key: str
+) -> dict[str | None, int]:
+    return {
+        labels.get(key): held if isinstance(held, int) else held.count
+        for labels, held in series.read()
+        if labels["gen_ai.request.model"] == model
     }
-    assert durations == {
-        error: sum(1 for _, e in took if e == error) for error in {e for _, e in took}
-    }
-    errors = {labels["error.type"]: n for labels, n in recorded.model_errors.read()}
-    assert errors == {error: n for error, n in durations.items() if error is not None}
-    for index, kind in enumerate(("input", "output", "cache_read", "cache_creation", "reasoning")):
-        known = [n for _, _, t in ended if t is not None and (n := t[index]) is not None]
-        totals = [n for labels, n in recorded.model_tokens.read() if kind in labels.values()]
-        assert totals == ([sum(known)] if known else [])
+
+
+@given(st.lists(calls, min_size=1, max_size=60))
+def test_the_live_counts_of_calls_are_the_same_together_and_one_by_one(
+    ended: list[EndedCall],
+) -> None:
+    together, apart = LiveCounts(), LiveCounts()
+
+    together.ended_calls.record_all(ended)
+    together.ended_calls.gather()
+    for call in ended:
+        apart.ended_calls.record(call)
+        apart.ended_calls.gather()
+
+    own = [call[1:] for call in ended if call[1] is not None]
+    assert together.model_calls == apart.model_calls == len(own)
+    assert together.model_errors == apart.model_errors == sum(1 for c in own if c[2] is not None)
+    assert together.tokens_in == apart.tokens_in
+    assert together.tokens_out == apart.tokens_out
+    assert together.model_retried_s == pytest.approx(apart.model_retried_s)
+    assert together.model_by_load.calls == apart.model_by_load.calls
+    assert together.model_by_load.seconds == pytest.approx(apart.model_by_load.seconds)
+    assert together.model_duration.read().counts == apart.model_duration.read().counts
+    assert sum(together.model_by_load.calls) == sum(1 for c in own if c[2] is None and c[4])
+
+
+@given(st.lists(st.tuples(st.integers(1, 100_000), st.floats(0, 100)), max_size=60))
+def test_latencies_by_load_are_the_same_together_and_one_by_one(
+    taken: list[tuple[int, float]],
+) -> None:
+    together, apart = LatencyByLoad(), LatencyByLoad()
+
+    together.record_all([load for load, _ in taken], [seconds for _, seconds in taken])
+    for load, seconds in taken:
+        apart.record(load, seconds)
+
+    assert together.calls == apart.calls
+    assert together.seconds == pytest.approx(apart.seconds)
 
 
 @pytest.mark.parametrize("series", ["model_duration", "model_errors", "model_tokens"])
 def test_each_instrument_of_calls_is_whole_whichever_is_read_first(series: str) -> None:
-    recorded = Recorded()
+    call: EndedCall = (("openai", "m"), 0.5, None, "timeout", (1, 2, None, None, None), 1)
+    with metering() as metered:
+        counting().ended_calls.record(call)
 
-    recorded.calls_of_model["openai", "m"].record((0.5, "timeout", (1, 2, None, None, None)))
+        assert getattr(metered.exporting.recorded, series).read()
 
-    assert getattr(recorded, series).read()
+
+def test_calls_that_ended_before_metrics_were_exported_are_none_of_theirs() -> None:
+    call: EndedCall = (("openai", "m"), 0.5, None, None, None, 1)
+    before = live_counts().model_calls
+
+    counting().ended_calls.record(call)
+    with metering() as metered:
+        counting().ended_calls.record(call)
+    counting().ended_calls.record(call)
+
+    [(_, held)] = metered.exporting.recorded.model_duration.read()
+    assert held.count == 1
+    assert live_counts().model_calls - before == 3
 
 
 def test_a_forked_child_has_nothing_that_its_parent_recorded() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_S
+from nemo_gym.telemetry.live import LIVE_DURATION_BOUNDARIES_S
 from nemo_gym.telemetry.series import OTHER, CounterSeries, HistogramSeries, PlainHistogram
 
 BOUNDS = (0.5, 1.0, 10.0, 100.0)

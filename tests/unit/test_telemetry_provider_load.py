@@ -14,8 +14,7 @@ from nemo_gym.telemetry.figures import (
     from_json,
     to_json,
 )
-from nemo_gym.telemetry.live import LOADS, LatencyByLoad
-from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_S
+from nemo_gym.telemetry.live import LIVE_DURATION_BOUNDARIES_S, LOADS, LatencyByLoad
 from nemo_gym.telemetry.run_view import diagnose_run
 from nemo_gym.telemetry.series import HistogramReading, PlainHistogram
 

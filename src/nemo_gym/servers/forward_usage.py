@@ -193,9 +193,7 @@ def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> To
     except (msgspec.MsgspecError, RecursionError):
         usage = None
     if usage is None:
-        reader = UsageReader(dialect, stream=False)
-        reader.feed(body)
-        return reader.counts()
+        return _read_counts(body, dialect)
     reads, writes = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
     asked, other = usage.input_tokens, usage.prompt_tokens
     if dialect == "messages" and asked is not None:
@@ -206,30 +204,50 @@ def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> To
     answered = usage.completion_tokens if usage.output_tokens is None else usage.output_tokens
     if not isinstance(usage, _Parts):
         return TokenCounts(prompt, answered)
-    return _with_parts(prompt, answered, usage)
+    counts = _with_parts(prompt, answered, usage)
+    # An API has one group of each two; which is meant where there are both, the reader knows.
+    return _read_counts(body, dialect) if counts is None else counts
 
 
-def _with_parts(prompt: int | None, answered: int | None, usage: _Parts) -> TokenCounts:
-    cached = reasoning = None
-    written = usage.cache_creation_input_tokens
-    # Straight on: it is on the path of every call. An API has one of the two groups.
-    for group in (usage.input_tokens_details, usage.prompt_tokens_details):
-        if group is not None:
-            if cached is None:
-                cached = group.cached_tokens
-                cached = group.cache_read_tokens if cached is None else cached
-            if written is None:
-                written = _written(group)
-    for group in (usage.output_tokens_details, usage.completion_tokens_details):
-        if group is not None and reasoning is None:
-            reasoning = group.reasoning_tokens
-    if cached is None:
-        cached = usage.cache_read_input_tokens
+def _read_counts(body: bytes, dialect: DialectName) -> TokenCounts | None:
+    reader = UsageReader(dialect, stream=False)
+    reader.feed(body)
+    return reader.counts()
+
+
+def _with_parts(prompt: int | None, answered: int | None, usage: _Parts) -> TokenCounts | None:
+    # Straight on, without loops: it is on the path of every call to a provider.
+    group, other = usage.input_tokens_details, usage.prompt_tokens_details
+    if group is None:
+        group = other
+    elif other is not None:
+        return None
+    cached, written = None, usage.cache_creation_input_tokens
+    if group is not None:
+        cached = group.cached_tokens
         if cached is None:
-            cached = usage.prompt_cache_hit_tokens
-            cached = usage.cached_tokens if cached is None else cached
-    reasoning = usage.reasoning_tokens if reasoning is None else reasoning
+            cached = group.cache_read_tokens
+        if written is None:
+            written = _written(group)
+    if cached is None:
+        cached = _cached(usage)
+    group, other = usage.output_tokens_details, usage.completion_tokens_details
+    if group is None:
+        group = other
+    elif other is not None:
+        return None
+    reasoning = None if group is None else group.reasoning_tokens
+    if reasoning is None:
+        reasoning = usage.reasoning_tokens
     return TokenCounts(prompt, answered, cached, written, reasoning)
+
+
+def _cached(usage: _Parts) -> int | None:
+    if usage.cache_read_input_tokens is not None:
+        return usage.cache_read_input_tokens
+    if usage.prompt_cache_hit_tokens is not None:
+        return usage.prompt_cache_hit_tokens
+    return usage.cached_tokens
 
 
 def _written(group: _Details) -> int | None:

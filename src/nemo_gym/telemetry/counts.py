@@ -4,6 +4,8 @@ Each update is one `+=` on an attribute with no call in between, which CPython w
 interrupts with another thread, so no update is lost. No lock, no clock, no OpenTelemetry.
 """
 
+from collections import defaultdict
+
 from nemo_gym.telemetry.names import PHASE_AFTER_START, PHASE_BEFORE_START
 
 __all__ = ["DriverCounts", "RequestCounts"]
@@ -22,16 +24,12 @@ class RequestCounts:
         self.outbound_in_flight = 0
         self.unhandled_exceptions = 0
         self.cancelled = 0
-        self.responses: dict[int, int] = {}
+        self.responses: dict[int, int] = defaultdict(int)
         self.cancelled_by_route_and_phase: dict[tuple[str, str], int] = {}
 
     def count_response(self, status: int) -> None:
         """Count one response by its HTTP status; only the serving loop calls this."""
-        responses = self.responses
-        if status in responses:
-            responses[status] += 1
-        else:
-            responses[status] = 1
+        self.responses[status] += 1
 
     def count_cancellation(self, route: str, response_started: bool) -> None:
         """Count one disconnect; `route` is a registered template or the unmatched sentinel."""

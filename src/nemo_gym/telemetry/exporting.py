@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.machine import busy_s
 from nemo_gym.telemetry.recorded import Recorded
 
@@ -45,6 +46,7 @@ def exporting() -> Exporting | None:
 def set_exporting(value: Exporting | None) -> None:
     """Say that metrics now leave this process, or (None) that they no longer do."""
     global _EXPORTING  # noqa: PLW0603 - one value a process, read on the hot path as a plain global
+    live_counts().ended_calls.tell(None if value is None else value.recorded.count_calls)
     _EXPORTING = value
 
 

@@ -5,22 +5,37 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 """
 
 import os
+from collections.abc import Sequence
+from itertools import compress
 from time import monotonic, perf_counter
 
-from nemo_gym.telemetry.recorded import LIVE_DURATION_BOUNDARIES_MS, LIVE_DURATION_BOUNDARIES_S
+from nemo_gym.telemetry.ended_calls import EndedCall, EndedCalls, known
 from nemo_gym.telemetry.series import PlainHistogram
 
 __all__ = [
+    "LIVE_DURATION_BOUNDARIES_MS",
+    "LIVE_DURATION_BOUNDARIES_S",
     "LOADS",
     "LatencyByLoad",
     "LiveCounts",
     "Ongoing",
     "RolloutCounts",
     "ServerCounts",
+    "counting",
     "live_counts",
     "server_counts",
 ]
 
+_STEPS_OF_A_DECADE = (*range(100, 250, 2), *range(250, 500, 5), *range(500, 1000, 10))
+LIVE_DURATION_BOUNDARIES_S: tuple[float, ...] = (
+    *(round(step / 10**power, 6) for power in range(5, -1, -1) for step in _STEPS_OF_A_DECADE),
+    1000.0,
+)
+"""1 ms to 1000 s for the live view: a quantile is off by 2 % at most, and bounds are round, so
+that calls of a second are not shown as shorter ones."""
+LIVE_DURATION_BOUNDARIES_MS: tuple[float, ...] = tuple(
+    round(bound * 1000, 3) for bound in LIVE_DURATION_BOUNDARIES_S
+)
 LOADS = 16
 """Classes of `LatencyByLoad`; the last holds everything from 32768 under way on."""
 
@@ -79,6 +94,14 @@ class LatencyByLoad:
             load = LOADS - 1
         self.calls[load] += 1
         self.seconds[load] += took_s
+
+    def record_all(self, under_way: Sequence[int], took_s: Sequence[float]) -> None:
+        """Add several calls, as many seconds as there are numbers under way."""
+        lengths = list(map(int.bit_length, under_way))
+        for length in set(lengths):
+            load = min(length, LOADS) - 1
+            self.calls[load] += lengths.count(length)
+            self.seconds[load] += sum(compress(took_s, map(length.__eq__, lengths)))
 
 
 class ServerCounts:
@@ -178,13 +201,54 @@ class LiveCounts:
         self.connection_waits = 0
         self.connection_waited_s = 0.0
         """Seconds that calls over HTTP waited for a connection, added up."""
+        self.ended_calls = EndedCalls(self._count_calls)
+        """Calls to a provider that have ended; what is said of them above is counted from it."""
+
+    def _count_calls(self, ended: Sequence[EndedCall]) -> None:
+        _, seconds, _, errors, tokens, company = zip(*ended, strict=True)
+        took, _ = known(seconds)
+        if len(took) < len(ended) or any(errors) or not all(company):
+            took, company = self._count_unlike(ended)
+        self.model_calls += len(took)
+        self.model_duration.record_all(took)
+        self.model_by_load.record_all(company, took)
+        told = list(filter(None, tokens))
+        if told:
+            asked, answered, *_ = zip(*told, strict=True)
+            self.tokens_in += known(asked)[1]
+            self.tokens_out += known(answered)[1]
+
+    def _count_unlike(
+        self, ended: Sequence[EndedCall]
+    ) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Count calls that failed or were tried again; return the others' seconds and company."""
+        others: list[tuple[float, int]] = []
+        for _, took_s, _, error, _, under_way in ended:
+            if took_s is None:
+                continue
+            if error is None and under_way:
+                others.append((took_s, under_way))
+                continue
+            self.model_calls += 1
+            self.model_errors += error is not None
+            if under_way:
+                self.model_duration.record(took_s)
+            else:
+                self.model_retried_s += took_s
+        return tuple(took for took, _ in others), tuple(load for _, load in others)
 
 
 _LIVE = LiveCounts()
 
 
 def live_counts() -> LiveCounts:
-    """Return the counts of this process."""
+    """Return the counts of this process, every call that has ended counted."""
+    _LIVE.ended_calls.gather()
+    return _LIVE
+
+
+def counting() -> LiveCounts:
+    """Return the counts of this process for who counts on them, and reads none of calls."""
     return _LIVE
 
 

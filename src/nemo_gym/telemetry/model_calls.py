@@ -7,9 +7,10 @@ metrics or traces are exported. Nothing here raises, and no text of a request or
 from time import perf_counter
 from typing import Self
 
+from nemo_gym.telemetry.ended_calls import Tokens
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.live import live_counts
-from nemo_gym.telemetry.recorded import OPERATION, Tokens
+from nemo_gym.telemetry.live import counting
+from nemo_gym.telemetry.recorded import OPERATION
 from nemo_gym.telemetry.tracing import Span, begin_span, tracer
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started"]
@@ -40,29 +41,29 @@ class ModelCall:
     __slots__ = (
         "_company",
         "_error",
-        "_model",
-        "_provider",
+        "_first_s",
+        "_names",
         "_span",
         "_started",
         "_tokens",
-        "_tried_again",
         "over",
         "waiting",
     )
 
     def __init__(self, provider: str, model: str, *, stream: bool) -> None:
-        self._provider = provider
-        self._model = model[:_LONGEST_NAME]
-        self.over = self._tried_again = False
+        self._names = (provider, model[:_LONGEST_NAME])
+        self.over = False
         """Whether it has ended."""
         self._error: str | None = None
         self.waiting = stream
         """Whether the first data of a stream are still to come."""
         self._tokens: Tokens | None = None
+        self._first_s: float | None = None
         self._span = None if tracer() is None else self._begun_span()
-        live = live_counts()
+        live = counting()
         live.model_calls_in_flight += 1
         self._company = live.model_calls_in_flight
+        """How many were under way at its beginning, 0 once it had to be tried again."""
         self._started = perf_counter()
         live.model_open.begin(self, self._started)
 
@@ -89,22 +90,17 @@ class ModelCall:
         if not self.waiting:
             return
         self.waiting = False
-        waited_s = perf_counter() - self._started
-        active = exporting()
-        if active is not None:
-            active.recorded.model_first_chunk.record(
-                waited_s, OPERATION, self._provider, self._model
-            )
+        self._first_s = perf_counter() - self._started
         if self._span is not None:
-            self._span.set("gen_ai.response.time_to_first_chunk", waited_s)
+            self._span.set("gen_ai.response.time_to_first_chunk", self._first_s)
 
     def retried(self, reason: str) -> None:
         """Count one more try; `reason` is a status such as `429` or the class of an error."""
-        self._tried_again = True
-        live_counts().model_retries += 1
+        self._company = 0
+        counting().model_retries += 1
         active = exporting()
         if active is not None:
-            active.recorded.model_retries.add(1, self._provider, self._model, reason)
+            active.recorded.model_retries.add(1, *self._names, reason)
 
     def note(self, key: str, value: str | float | bool) -> None:
         """Put an attribute on the call's span, where there is one."""
@@ -114,9 +110,8 @@ class ModelCall:
     def tokens(self, tokens: Tokens) -> None:
         """Take what the provider says the call used, once a call, before its end."""
         self._tokens = tokens
-        tokens_in, tokens_out = tokens[0], tokens[1]
-        _count_live(tokens_in, tokens_out)
         if self._span is not None:
+            tokens_in, tokens_out = tokens[0], tokens[1]
             if tokens_in is not None:
                 self._span.set("gen_ai.usage.input_tokens", tokens_in)
             if tokens_out is not None:
@@ -130,33 +125,24 @@ class ModelCall:
         ended = perf_counter()
         took_s = ended - self._started
         error = self._error or error
-        live = live_counts()
+        live = counting()
         live.model_open.end(self, ended)
         live.model_calls_in_flight -= 1
-        live.model_calls += 1
-        if self._tried_again:
-            live.model_retried_s += took_s
-        else:
-            live.model_duration.record(took_s)
-            if error is None:
-                live.model_by_load.record(self._company, took_s)
-        if error is not None:
-            live.model_errors += 1
-        active = exporting()
-        if active is not None:
-            calls = active.recorded.calls_of_model[self._provider, self._model]
-            calls.record((took_s, error, self._tokens))
+        live.ended_calls.record(
+            (self._names, took_s, self._first_s, error, self._tokens, self._company)
+        )
         if self._span is not None:
             self._span.end(error)
 
     def _begun_span(self) -> Span | None:
+        provider, model = self._names
         return begin_span(
-            f"{OPERATION} {self._model}",
+            f"{OPERATION} {model}",
             kind="client",
             attributes={
                 "gen_ai.operation.name": OPERATION,
-                "gen_ai.provider.name": self._provider,
-                "gen_ai.request.model": self._model,
+                "gen_ai.provider.name": provider,
+                "gen_ai.request.model": model,
             },
         )
 
@@ -188,17 +174,6 @@ def count_tokens(
 
     Cached and reasoning tokens are parts of the input and the output, not added to them.
     """
-    _count_live(tokens_in, tokens_out)
-    active = exporting()
-    if active is not None:
-        tokens = (tokens_in, tokens_out, cache_read, cache_creation, reasoning)
-        calls = active.recorded.calls_of_model[provider, model[:_LONGEST_NAME]]
-        calls.record((None, None, tokens))
-
-
-def _count_live(tokens_in: int | None, tokens_out: int | None) -> None:
-    live = live_counts()
-    if tokens_in is not None:
-        live.tokens_in += tokens_in
-    if tokens_out is not None:
-        live.tokens_out += tokens_out
+    tokens = (tokens_in, tokens_out, cache_read, cache_creation, reasoning)
+    names = (provider, model[:_LONGEST_NAME])
+    counting().ended_calls.record((names, None, None, None, tokens, 1))

@@ -6,7 +6,7 @@ from configuration, and every series is bounded besides.
 """
 
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.live import live_counts
+from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.tracing import record_span, tracer
 
 __all__ = [
@@ -23,12 +23,12 @@ _LONGEST_NAME = 100
 
 def capture_submitted() -> None:
     """Count one row handed to the store; it is queued until it is committed or has failed."""
-    live_counts().rows_submitted += 1
+    counting().rows_submitted += 1
 
 
 def capture_committed(rows: int, size: int, took_s: float) -> None:
     """Count a batch of `rows` that became durable together, `size` bytes in `took_s`."""
-    live = live_counts()
+    live = counting()
     took_ms = took_s * 1000
     live.rows_durable += rows
     live.commit_duration.record(took_ms)
@@ -41,7 +41,7 @@ def capture_committed(rows: int, size: int, took_s: float) -> None:
 
 def capture_failed(reason: str, rows: int = 1) -> None:
     """Count rows that could not be stored; `reason` is an errno name or an exception's class."""
-    live_counts().rows_failed += rows
+    counting().rows_failed += rows
     active = exporting()
     if active is not None:
         active.recorded.capture_failures.add(rows, reason)
@@ -57,7 +57,7 @@ def rollout_finished(outcome: str, took_s: float) -> None:
 
 def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
     """Record one tool call of an agent that ends now; `error` is a short category or None."""
-    live = live_counts()
+    live = counting()
     live.tool_calls += 1
     if error is not None:
         live.tool_errors += 1
@@ -77,9 +77,9 @@ def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
 
 def connection_waited(waited_s: float) -> None:
     """Record how long a call over HTTP waited for a connection, new or pooled."""
-    live = live_counts()
+    live = counting()
     live.connection_waits += 1
     live.connection_waited_s += waited_s
     active = exporting()
     if active is not None:
-        active.recorded.connection_wait.record(waited_s * 1000)
+        active.recorded.connection_waits.record(waited_s * 1000)
