@@ -15,8 +15,10 @@ place them: a process that the kernel moves about pays for cold caches.
 
 CPU is what the kernel accounts to the threads of the server; `best` is the round with the least,
 which a busy neighbour (shared caches, the other half of a core) disturbed least. Wall times
-(calls/s, p50, p99) tell how busy the machine is with other things just as well. `sync ms` is one
-fdatasync of 4 KB in the capture directory, measured between the runs. `--peers` adds nginx,
+(calls/s, p50, p99) tell how busy the machine is with other things just as well. A paced provider
+takes from half to one and a half times its time, and that time is not counted. `one sync` is a
+fdatasync of 4 KB in the capture directory between the runs; `beside this load` it is one of 16 KB,
+by another process, while calls are captured. `--peers` adds nginx,
 `--litellm` LiteLLM's proxy.
 """
 
@@ -32,7 +34,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -85,7 +87,7 @@ class Scenario:
 
     def behaviour(self) -> dict[str, object]:
         if not self.stream:
-            return {"answer": {"text": TEXT}, "delay_s": self.delay_s}
+            return {"answer": {"text": TEXT}, "delay_s": self.delay_s, "delay_spread": 0.5}
         rate = CHUNKS_PER_S_OF_MANY if self.in_flight >= MANY else CHUNKS_PER_S
         pause = max(0.001, self.in_flight / rate)
         return {"answer": {"text": TEXT, "deltas": EVENTS}, "piece_delay_s": pause}
@@ -276,6 +278,17 @@ def sync_ms(directory: Path, times: int = 100) -> float:
     return statistics.median(took)
 
 
+def syncs_beside(directory: Path, work: Callable[[], object]) -> dict[str, float]:
+    """Return what syncs of another process take while `work` goes on, in ms: p50 and p99."""
+    program = [sys.executable, str(HERE / "sync_times.py"), str(directory)]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        work()
+        process.terminate()
+        return json.loads(process.stdout.readline())
+
+
 def measure(
     scenario: Scenario, provider: Running, directory: Path, options: argparse.Namespace
 ) -> dict[str, object]:
@@ -293,6 +306,9 @@ def measure(
                     for name, c in servers.items()
                 }
             )
+        beside = syncs_beside(
+            directory, lambda: run(servers["capture"].server, True, scenario, scenario.calls)
+        )
     table = {name: medians([r[name] for r in rounds]) for name in rounds[0]}
     added = {
         field: statistics.median(
@@ -307,6 +323,7 @@ def measure(
         "servers": {name: asdict(figures) for name, figures in table.items()},
         "capture adds": added,
         "sync_ms": statistics.median(syncs),
+        "sync_ms beside capture": beside,
     }
 
 
@@ -333,10 +350,12 @@ def show(found: dict[str, object]) -> None:
             f"{f['p50_ms']:13.2f}{f['p99_ms']:13.2f}{f['failed']:13.0f}"
         )
     added: dict[str, float] = found["capture adds"]  # type: ignore[assignment]
+    beside: dict[str, float] = found["sync_ms beside capture"]  # type: ignore[assignment]
     print(
         f"  capture adds {added['cpu']:.3f} {cpu}, at best {added['best']:.3f};"
         f" p50 {added['p50_ms']:+.2f} ms, p99 {added['p99_ms']:+.2f} ms;"
-        f" one sync {found['sync_ms']:.2f} ms",
+        f" one sync {found['sync_ms']:.2f} ms, beside this load {beside['p50']:.2f} ms,"
+        f" p99 {beside['p99']:.2f}",
         flush=True,
     )
 

@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import random
 import socket
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -134,7 +136,12 @@ class Connection(asyncio.Protocol):
     async def _played(self, b: Behaviour, head: bytes, pieces: list[bytes]) -> bool:
         """Return whether the answer went out whole."""
         if b.delay_s:
-            await asyncio.sleep(b.delay_s)
+            began = time.perf_counter()
+            vary = 1 + b.delay_spread * random.uniform(-1, 1)  # noqa: S311
+            await asyncio.sleep(b.delay_s * vary)
+            if b.delay_spread:
+                took = (time.perf_counter() - began) * 1000
+                head = head[:-2] + b"x-delay-ms: %.3f\r\n\r\n" % took
         if b.invalid_http:
             self.transport.write(b"220 mail.example ESMTP\r\nthis is not HTTP\r\n")
             self.transport.close()

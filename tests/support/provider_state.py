@@ -41,6 +41,9 @@ class Behaviour:
     content_type: str | None = None
     delay_s: float = 0.0
     """Before the head."""
+    delay_spread: float = 0.0
+    """Part of the delay by which it varies, evenly, to both sides. The head then says under
+    `x-delay-ms` how long this answer took, for who wants to know what a proxy added."""
     reset: Moment | None = None
     """Break the connection (RST) at that moment."""
     close: Moment | None = None

@@ -29,10 +29,6 @@ from nemo_gym.telemetry.work import capture_committed, capture_failed, capture_s
 __all__ = ["Writer", "WriterParts"]
 
 logger = logging.getLogger(__name__)
-# Turns of its loop for which a batch stays open, so that more calls end in time for it.
-_FURTHER_TURNS = 2
-_ENOUGH = 16
-"""Rows that are worth a batch at once."""
 
 
 @dataclass(slots=True)
@@ -56,7 +52,7 @@ class Writer:
         self._taking = threading.Lock()
         self._waiting: list[Job] = []
         self._turns: set[asyncio.AbstractEventLoop] = set()
-        """Loops that will wake the thread soon."""
+        """Loops that will wake the thread at their next turn."""
         self._asleep = threading.Lock()
         self._asleep.acquire()
         self._closed = False
@@ -75,10 +71,9 @@ class Writer:
         return True
 
     def put_in_turn(self, job: Job, loop: asyncio.AbstractEventLoop) -> bool:
-        """Do as `put`, from within `loop`: what a few turns of it hand over is one batch.
+        """Do as `put`, from within `loop`: what one turn of it hands over is one batch.
 
-        Woken for each row, the thread would run beside the loop and fight it for the interpreter
-        all the time. An idle loop turns in microseconds; one that is busy has more rows coming.
+        Woken for each row, the thread would fight the loop for the interpreter within its turn.
         """
         with self._taking:
             if self._closed:
@@ -89,13 +84,10 @@ class Writer:
                 self._turns.add(loop)
         capture_submitted()
         if is_first:
-            loop.call_soon(self._end_turn, loop, _FURTHER_TURNS)
+            loop.call_soon(self._end_turn, loop)
         return True
 
-    def _end_turn(self, loop: asyncio.AbstractEventLoop, further: int) -> None:
-        if further and len(self._waiting) < _ENOUGH:
-            loop.call_soon(self._end_turn, loop, further - 1)
-            return
+    def _end_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._taking:
             self._turns.discard(loop)
         self._wake()
