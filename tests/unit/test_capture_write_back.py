@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,22 @@ def test_the_real_disk_writes_back_what_is_there(tmp_path: Path) -> None:
     REAL_DISK.write_back(fd)
     assert REAL_DISK.read_at(fd, 100, 0) == b"all of it"
     REAL_DISK.close(fd)
+
+
+def test_the_thread_that_stores_rows_never_shortens_a_file(tmp_path: Path) -> None:
+    """Which waits for the disk; a segment's overhang is cut off beside the work."""
+    shortened_by: set[str] = set()
+
+    class Watched(Disk):
+        def truncate(self, fd: int, size: int) -> None:
+            shortened_by.add(threading.current_thread().name)
+            super().truncate(fd, size)
+
+    store = CaptureStore(tmp_path, disk=Watched(), segment_bytes=8192)
+    for n in range(200):
+        line = b'{"model_call_id":"c%d","x":"%s"}' % (n, b"x" * 1500)
+        store.submit(Row(RolloutId("0-0"), f"c{n}", line)).result()
+    store.close()
+
+    assert shortened_by == {"nemo-gym-capture-sync"}
+    assert len(list(store.read("0-0"))) == 200

@@ -16,6 +16,7 @@ from nemo_gym.capture.log import (
     Segment,
     new_segment,
     renew_segment,
+    trim_segment,
     write_records,
 )
 from nemo_gym.capture.rollout_files import sync_files
@@ -153,7 +154,7 @@ class CommitLog:
         if segment is None:
             segment = self._new_segment(self._segment_bytes, fill=False)
         else:
-            renew_segment(self._disk, segment, self._next_number())
+            renew_segment(segment, self._next_number())
         self._current = segment
         return segment
 
@@ -185,6 +186,7 @@ class CommitLog:
     def _recycle(self, segment: Segment) -> None:
         """Sync what a sealed segment holds; then it may be written over, or goes."""
         self._sync(segment.touched)
+        trim_segment(self._disk, segment)
         with self._mutex:
             self._sealed.remove(segment)
             keep = len(self._spare) < _SPARES and segment.capacity == self._segment_bytes

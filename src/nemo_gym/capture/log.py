@@ -23,6 +23,7 @@ __all__ = [
     "new_segment",
     "read_segment",
     "renew_segment",
+    "trim_segment",
     "write_records",
 ]
 
@@ -96,10 +97,14 @@ def _fill(disk: Disk, fd: int, capacity: int) -> None:
             raise
 
 
-def renew_segment(disk: Disk, segment: Segment, generation: int) -> None:
-    """Make a segment ready to be written over; its records are in synced files by now."""
+def trim_segment(disk: Disk, segment: Segment) -> None:
+    """Cut off what a last batch wrote beyond the capacity, which takes milliseconds."""
     if segment.position > segment.capacity:
         disk.truncate(segment.fd, segment.capacity)
+
+
+def renew_segment(segment: Segment, generation: int) -> None:
+    """Make a segment ready to be written over; its records are in synced files by now."""
     segment.generation = generation
     segment.position = 0
     segment.touched = set()
