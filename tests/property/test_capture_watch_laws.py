@@ -44,6 +44,9 @@ _STEPS = st.one_of(
 )
 
 
+POST: tuple[str, Headers] = ("POST", [])
+
+
 def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tuple[Any, ...]:
     """Return the verdicts, and the call; messages after its end are not looked at."""
     verdicts: list[Verdict | None] = []
@@ -68,24 +71,31 @@ def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tup
 
 @given(
     st.sampled_from(DIALECTS),
-    st.sampled_from(["POST", "POST", "HEAD", "GET"]),
+    st.tuples(
+        st.sampled_from(["POST", "POST", "HEAD", "GET"]),
+        # The last is what the plainest of calls has not.
+        st.sampled_from([[], JSON, [(b"x-session-id", b"s")]]),
+    ),
     st.lists(_STEPS, max_size=8),
     st.booleans(),
     st.sampled_from([4, 10**9]),
 )
-@example(CHAT, "POST", [("request", (b"{}",)), ("start", (200, JSON)), ("body", (b"{}", False))],
+@example(CHAT, POST, [("request", (b"{}",)), ("start", (200, JSON)), ("body", (b"{}", False))],
          False, 10**9)  # fmt: skip
-@example(CHAT, "POST", [("start", (200, [(b"content-length", b"0000")])), ("body", (b"", False))],
+@example(CHAT, POST, [("start", (200, [(b"content-length", b"0000")])), ("body", (b"", False))],
          False, 10**9)  # fmt: skip
-@example(CHAT, "POST", [("start", (200, [(b"content-length", b"  0")])), ("body", (b"", False))],
+@example(CHAT, POST, [("start", (200, [(b"content-length", b"  0")])), ("body", (b"", False))],
          False, 10**9)  # fmt: skip
-@example(CHAT, "POST", [("start", (200, [(b"content-length", b"0")])), ("body", (b"", False))],
+@example(CHAT, POST, [("start", (200, [(b"content-length", b"0")])), ("body", (b"", False))],
          False, 10**9)  # fmt: skip
+@example(CHAT, POST, [("request", (b"{}",)),
+                        ("start", (200, [(b"content-type", b"text/plain; charset=utf-8")])),
+                        ("body", (b"an answer", False))], False, 10**9)  # fmt: skip
 def test_a_watch_is_a_tap_that_looks_later(
-    dialect: Any, method: str, steps: list[Step], raised: bool, limit: int
+    dialect: Any, asked: tuple[str, Headers], steps: list[Step], raised: bool, limit: int
 ) -> None:
     def made(kind: Callable[..., Any]) -> Any:
-        request = Request(dialect, method, [(b"x-session-id", b"s")])
+        request = Request(dialect, *asked)
         return kind(request, started_at=5.0, now=1.0, body_limit=limit)
 
     watched, tapped = _led(made(CallWatch), steps, raised), _led(made(ExchangeTap), steps, raised)

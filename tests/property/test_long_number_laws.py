@@ -36,6 +36,14 @@ def test_a_number_is_found_wherever_it_stands_and_only_when_it_is_too_long(
     assert has_number_too_long(b'[%b,"%b",%b]' % (before, number, after)) is False
 
 
+def test_a_number_in_what_is_nested_too_deep_to_read_is_not_found() -> None:
+    """Nobody else reads so deep either."""
+    depth = 200_000
+    body = b"[" * depth + b"7" * (3 * _LIMIT) + b"]" * depth
+
+    assert has_number_too_long(body) is False
+
+
 @given(st.integers(_LIMIT - 2, _LIMIT + 5))
 def test_what_is_kept_of_a_body_is_read_by_everyone(digits: int) -> None:
     body = b'{"a":1.50,"n":%b,"s":"%b"}' % (b"7" * digits, b"7" * 5000)

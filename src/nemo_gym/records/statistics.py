@@ -104,7 +104,9 @@ def expected_max(values: Sequence[float], k: int) -> float:
     # times (i - k + 1) / i. Whole binomials would have thousands of digits at thousands of values.
     exponent = _exponent(values)
     if exponent:
-        return math.ldexp(expected_max(_scaled(values, -exponent), k), exponent)
+        # What is very small beside the largest loses digits when it is scaled down.
+        found = math.ldexp(expected_max(_scaled(values, -exponent), k), exponent)
+        return min(max(found, min(values)), max(values))
     weight = k / n
     terms: list[float] = []
     for i, value in zip(range(n - 1, k - 2, -1), sorted(values, reverse=True), strict=False):
