@@ -4,8 +4,6 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
-from nemo_gym.telemetry.observer import MeteredAdmission, driver_metrics
-
 __all__ = ["Admission", "admission_for"]
 
 Admission: TypeAlias = AbstractAsyncContextManager[Any]
@@ -13,7 +11,5 @@ Admission: TypeAlias = AbstractAsyncContextManager[Any]
 
 
 def admission_for(concurrency: int) -> Admission:
-    """Return a limit on rollouts under way, metered where telemetry is on."""
-    semaphore = asyncio.Semaphore(concurrency)
-    metrics = driver_metrics()
-    return semaphore if metrics is None else MeteredAdmission(semaphore, metrics)
+    """Return a limit on rollouts under way."""
+    return asyncio.Semaphore(concurrency)

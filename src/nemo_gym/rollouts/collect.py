@@ -31,7 +31,7 @@ from nemo_gym.rollouts.resume import Attempt
 from nemo_gym.rollouts.sink import RolloutSink
 from nemo_gym.rollouts.sizes import record_sizes
 from nemo_gym.telemetry.live import live_counts
-from nemo_gym.telemetry.observer import count_resident, driver_metrics
+from nemo_gym.telemetry.observer import DriverCounts, driver_metrics
 from nemo_gym.telemetry.tracing import span, tracer
 from nemo_gym.telemetry.work import rollout_finished
 
@@ -131,6 +131,9 @@ class Collector:
         self._stop = stop or StopSignal()
         self._clock = clock
         self._live = live_counts().rollouts
+        self._metrics = driver_metrics()
+        # Bumped whether or not somebody reads them: that costs less than asking each time.
+        self._counts = DriverCounts() if self._metrics is None else self._metrics.driver
         self._admission = self._hooks.admission(self._options.concurrency)
         self._places = asyncio.Semaphore(self._options.concurrency + _LOOKAHEAD)
 
@@ -142,14 +145,13 @@ class Collector:
         try:
             async with asyncio.TaskGroup() as group:
                 async for attempt in self._offered(attempts):
-                    group.create_task(self._resident(attempt))
+                    group.create_task(self._rollout(attempt))
         except* GymError as errors:
             # Every row fails alike on a full disk: one message is enough.
             raise _first(errors) from None
 
     async def _offered(self, attempts: Iterator[Attempt]) -> AsyncIterator[Attempt]:
         """Yield attempts as there is a place for them; reading and preparing is off the loop."""
-        metrics = driver_metrics()
         while not self._stop.draining:
             batch = await asyncio.to_thread(self._next_batch, attempts)
             if not batch:
@@ -159,8 +161,7 @@ class Collector:
                 if self._stop.draining:
                     return
                 self._live.offered += 1
-                if metrics is not None:
-                    metrics.driver.offered += 1
+                self._counts.offered += 1
                 yield attempt
 
     def _next_batch(self, attempts: Iterator[Attempt]) -> list[Attempt]:
@@ -175,29 +176,28 @@ class Collector:
             self._hooks.prepare([identity_of(attempt) for attempt in batch])
         return batch
 
-    def _resident(self, attempt: Attempt) -> Coroutine[Any, Any, None]:
-        metrics = driver_metrics()
-        rollout = self._rollout(attempt)
-        return rollout if metrics is None else count_resident(rollout, metrics)
-
     async def _rollout(self, attempt: Attempt) -> None:
         self._live.resident += 1
+        self._counts.resident += 1
         try:
             ended = await self._admitted(attempt)
             if ended is not None:
                 await self._keep(ended)
         finally:
             self._live.resident -= 1
+            self._counts.resident -= 1
             self._places.release()
 
     async def _admitted(self, attempt: Attempt) -> EndedAttempt | None:
         """Run one attempt once there is room; None when the run was stopped before."""
-        waiting = self._live.waiting
-        waiting.begin(attempt, time.perf_counter())
+        waiting, asked = self._live.waiting, time.perf_counter()
+        waiting.begin(attempt, asked)
         try:
             async with self._admission:
                 started_at, started = self._clock(), time.perf_counter()
                 waiting.end(attempt, started)
+                if self._metrics is not None:
+                    self._metrics.waits.record(((started - asked) * 1000,))
                 if self._stop.draining:
                     return None
                 outcome = await self._active(attempt, started)
@@ -210,12 +210,14 @@ class Collector:
         """Run one attempt, counted as one that runs."""
         self._live.running.begin(attempt, started)
         self._live.active += 1
+        self._counts.active += 1
         self._progress.running += 1
         try:
             return await self._outcome(attempt)
         finally:
             self._progress.running -= 1
             self._live.active -= 1
+            self._counts.active -= 1
             self._live.running.end(attempt, time.perf_counter())
 
     async def _outcome(self, attempt: Attempt) -> Rewarded | Failure:

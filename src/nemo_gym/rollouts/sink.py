@@ -15,7 +15,6 @@ from typing import Literal, Protocol
 from nemo_gym.errors import OutputUnusable
 from nemo_gym.files.jsonl import JsonlAppender
 from nemo_gym.rollouts.unusable import output_unusable
-from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.observer import driver_metrics
 
 __all__ = ["Appender", "RolloutSink", "RowKind"]
@@ -167,6 +166,4 @@ def _record(batch: list[_Pending], took_ms: float) -> None:
     metrics = driver_metrics()
     if metrics is None:
         return
-    for pending in batch:
-        swallowing(metrics.write_bytes.record, len(pending.line))
-        swallowing(metrics.write_duration.record, took_ms)
+    metrics.writes.record_all([(len(pending.line), took_ms) for pending in batch])

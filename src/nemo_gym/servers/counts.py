@@ -37,7 +37,7 @@ class RequestCounting:
             if message["type"] == "http.response.start":
                 failed = message["status"] >= _SERVER_ERROR
                 if counts is not None:
-                    counts.count_response(message["status"])
+                    counts.responses[message["status"]] += 1
             return send(message)
 
         live.requests += 1

@@ -8,7 +8,8 @@ Who calls what; all of it is cheap and silent while telemetry is off:
   `live.server_counts(name)`, inside `trace_middleware.TraceMiddleware(app, name)`;
 - the forwarder times a call with `model_calls.model_call_started(…)`; who reads its usage calls
   `model_calls.count_tokens(…)` once;
-- capture, agents, the driver and the transport call the functions of `work`;
+- capture, agents, the driver and the transport call the functions of `work`; the driver bumps and
+  records on `observer.driver_metrics()`, as `MeteredAdmission` and `count_resident` do for others;
 - a client of another server calls `tracing.inject(headers)`; an agent or a driver wraps its steps
   in `tracing.span(…)`;
 - the head server answers with `figures.to_json([snapshot(name), …])` and

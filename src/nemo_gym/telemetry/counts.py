@@ -28,7 +28,7 @@ class RequestCounts:
         self.cancelled_by_route_and_phase: dict[tuple[str, str], int] = {}
 
     def count_response(self, status: int) -> None:
-        """Count one response by its HTTP status; only the serving loop calls this."""
+        """Count one response by its HTTP status; only the serving loop does, as by this."""
         self.responses[status] += 1
 
     def count_cancellation(self, route: str, response_started: bool) -> None:

@@ -68,6 +68,7 @@ from nemo_gym.telemetry.names import (
     ROLLOUT_TURNS_INSTRUMENT,
 )
 from nemo_gym.telemetry.readings import PROCESS_AND_REQUESTS
+from nemo_gym.telemetry.together import together
 
 __all__ = [
     "CPU_MODE_ATTRIBUTE",
@@ -190,6 +191,9 @@ class _Instruments:
         self.output_items = make_histogram(meter, ROLLOUT_OUTPUT_ITEMS_INSTRUMENT, "{item}", counts)
         self.turns = make_histogram(meter, ROLLOUT_TURNS_INSTRUMENT, "{turn}", counts)
         self.tool_calls = make_histogram(meter, ROLLOUT_TOOL_CALLS_INSTRUMENT, "{call}", counts)
+        self.waits = together(self.admission)
+        self.writes = together(self.write_bytes, self.write_duration)
+        self.sizes = together(self.input_items, self.output_items, self.turns, self.tool_calls)
         for kind, name, unit, callback in _observables():
             make(meter, kind, name, unit, callbacks=[callback])
 
@@ -221,6 +225,9 @@ class _ProcessObserver:
         self.output_items = instruments.output_items
         self.turns = instruments.turns
         self.tool_calls = instruments.tool_calls
+        # Admission in ms; bytes and ms of a row; input items, output items, turns, tool calls.
+        self.waits, self.writes = instruments.waits, instruments.writes
+        self.sizes = instruments.sizes
 
     def record_gc_pauses(self) -> None:
         """Give the pauses since the last call to their histogram; never from a GC callback."""
@@ -242,8 +249,7 @@ class MeteredAdmission:
         started = perf_counter()
         await self._semaphore.__aenter__()
         self._observer.driver.active += 1
-        waited_ms = (perf_counter() - started) * 1000
-        swallowing(self._observer.admission.record, waited_ms)
+        self._observer.waits.record(((perf_counter() - started) * 1000,))
 
     async def __aexit__(self, *exc_info: Any) -> Any:
         self._observer.driver.active -= 1

@@ -5,7 +5,7 @@ under load records a collection of the garbage collector several times a request
 them from `histograms` when it collects (`sdk.CollectingReader`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.telemetry.series import OTHER, Described, HistogramReading, PlainHistogram
@@ -20,6 +20,7 @@ class AttributedHistogram:
         self.described = Described(name, unit, ())
         self._bounds = tuple(bounds)
         self._series: dict[tuple[tuple[str, Any], ...], PlainHistogram] = {}
+        self._gather: list[Callable[[], None]] = []
 
     def record(self, reading: float, attributes: Mapping[str, Any] | None = None) -> None:
         """Add one reading."""
@@ -31,8 +32,18 @@ class AttributedHistogram:
             found = self._series.setdefault(key, PlainHistogram(self._bounds))
         found.record(reading)
 
+    def gather_by(self, gather: Callable[[], None]) -> None:
+        """Have `gather` bring in what was recorded elsewhere, before each read."""
+        self._gather.append(gather)
+
+    def record_all(self, readings: Sequence[float]) -> None:
+        """Add several readings without attributes."""
+        self._series.setdefault((), PlainHistogram(self._bounds)).record_all(readings)
+
     def read(self) -> list[tuple[dict[str, Any], HistogramReading]]:
         """Return attributes and contents of every series, in a stable order."""
+        for gather in self._gather:
+            gather()
         return [(dict(key), held.read()) for key, held in self._series.copy().items()]
 
 

@@ -5,12 +5,13 @@ come from configuration and fixed lists; never a rollout id, a path or a text of
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from operator import itemgetter
 
 from nemo_gym.telemetry.ended_calls import EndedCall, Tokens, known
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.names import DRIVER_DURATION_BOUNDARIES_MS
-from nemo_gym.telemetry.series import CounterSeries, HistogramSeries
+from nemo_gym.telemetry.series import CounterSeries, Gathered, HistogramSeries
 
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
@@ -104,14 +105,21 @@ class Recorded:
         self.capture_failures = CounterSeries("gym.capture.failures_total", "{failure}", (_ERROR,))
 
     def _make_rollout_series(self) -> None:
+        ended = Gathered(self._count_rollouts)
+        self.rollouts_ended = ended
+        """Takes the outcome and the ms of each rollout; the next two are counted from it."""
         self.rollout_duration = HistogramSeries(
             "gym.driver.rollout.duration_ms",
             "ms",
             DRIVER_DURATION_BOUNDARIES_MS,
             ("nemo.gym.rollout.outcome",),
+            gather=ended.gather,
         )
         self.rollouts_finished = CounterSeries(
-            "gym.driver.rollouts.finished_total", "{rollout}", ("nemo.gym.rollout.outcome",)
+            "gym.driver.rollouts.finished_total",
+            "{rollout}",
+            ("nemo.gym.rollout.outcome",),
+            gather=ended.gather,
         )
         self.connection_wait = HistogramSeries(
             "gym.http.client.connection_wait_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
@@ -155,6 +163,13 @@ class Recorded:
                 if kind in _KINDS[:2]:
                     usage = self.model_token_usage.of(OPERATION, provider, model, kind)
                     usage.record_all(told)
+
+    def _count_rollouts(self, ended: Sequence[tuple[str, float]]) -> None:
+        outcomes, took_ms = zip(*ended, strict=True)
+        for outcome in dict.fromkeys(outcomes):
+            own = compress(took_ms, map(outcome.__eq__, outcomes))
+            self.rollouts_finished.add(outcomes.count(outcome), outcome)
+            self.rollout_duration.of(outcome).record_all(own)
 
     def histograms(self) -> list[HistogramSeries]:
         """Return every histogram, in a stable order."""

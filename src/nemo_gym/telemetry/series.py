@@ -16,6 +16,7 @@ __all__ = [
     "OTHER",
     "CounterSeries",
     "Described",
+    "Gathered",
     "Gathering",
     "HistogramReading",
     "HistogramSeries",
@@ -141,6 +142,19 @@ class Gathering(Generic[T]):
 
     def _count(self, readings: list[T]) -> None:
         raise NotImplementedError
+
+
+class Gathered(Gathering[T]):
+    """Gathers readings for whoever counts them, which is handed in."""
+
+    __slots__ = ("_count_all",)
+
+    def __init__(self, count: Callable[[Sequence[T]], None]) -> None:
+        super().__init__()
+        self._count_all = count
+
+    def _count(self, readings: list[T]) -> None:
+        self._count_all(readings)
 
 
 class PlainHistogram(Gathering[float]):

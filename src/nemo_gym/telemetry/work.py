@@ -51,8 +51,7 @@ def rollout_finished(outcome: str, took_s: float) -> None:
     """Record a rollout's end; `outcome` is `rewarded` or its `_ng_failure_class`."""
     active = exporting()
     if active is not None:
-        active.recorded.rollouts_finished.add(1, outcome)
-        active.recorded.rollout_duration.record(took_s * 1000, outcome)
+        active.recorded.rollouts_ended.record((outcome, took_s * 1000))
 
 
 def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
