@@ -46,7 +46,9 @@ def exporting() -> Exporting | None:
 def set_exporting(value: Exporting | None) -> None:
     """Say that metrics now leave this process, or (None) that they no longer do."""
     global _EXPORTING  # noqa: PLW0603 - one value a process, read on the hot path as a plain global
-    live_counts().ended_calls.tell(None if value is None else value.recorded.count_calls)
+    recorded, live = None if value is None else value.recorded, live_counts()
+    live.ended_calls.tell(None if recorded is None else recorded.count_calls)
+    live.connections.tell(None if recorded is None else recorded.count_waits)
     _EXPORTING = value
 
 

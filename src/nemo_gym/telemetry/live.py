@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from itertools import compress
 from time import monotonic, perf_counter
 
-from nemo_gym.telemetry.ended_calls import EndedCall, EndedCalls, known
-from nemo_gym.telemetry.series import PlainHistogram
+from nemo_gym.telemetry.ended_calls import EndedCall, known
+from nemo_gym.telemetry.series import Gathered, PlainHistogram
 
 __all__ = [
     "LIVE_DURATION_BOUNDARIES_MS",
@@ -201,8 +201,19 @@ class LiveCounts:
         self.connection_waits = 0
         self.connection_waited_s = 0.0
         """Seconds that calls over HTTP waited for a connection, added up."""
-        self.ended_calls = EndedCalls(self._count_calls)
+        self.ended_calls = Gathered(self._count_calls)
         """Calls to a provider that have ended; what is said of them above is counted from it."""
+        self.connections = Gathered(self._count_waits)
+        """Seconds that each call over HTTP waited for a connection, likewise."""
+
+    def gather(self) -> None:
+        """Count all that has ended before this."""
+        self.ended_calls.gather()
+        self.connections.gather()
+
+    def _count_waits(self, waited_s: Sequence[float]) -> None:
+        self.connection_waits += len(waited_s)
+        self.connection_waited_s += sum(waited_s)
 
     def _count_calls(self, ended: Sequence[EndedCall]) -> None:
         _, seconds, _, errors, tokens, company = zip(*ended, strict=True)
@@ -243,7 +254,7 @@ _LIVE = LiveCounts()
 
 def live_counts() -> LiveCounts:
     """Return the counts of this process, every call that has ended counted."""
-    _LIVE.ended_calls.gather()
+    _LIVE.gather()
     return _LIVE
 
 

@@ -122,10 +122,15 @@ class Recorded:
             gather=ended.gather,
         )
         self.connection_wait = HistogramSeries(
-            "gym.http.client.connection_wait_ms", "ms", COMMIT_DURATION_BOUNDARIES_MS
+            "gym.http.client.connection_wait_ms",
+            "ms",
+            COMMIT_DURATION_BOUNDARIES_MS,
+            gather=_count_ended,
         )
-        self.connection_waits = self.connection_wait.of()
-        """The one series of it: every call over HTTP records there."""
+
+    def count_waits(self, waited_s: Sequence[float]) -> None:
+        """Count waits for a connection, each once."""
+        self.connection_wait.of().record_all([each * 1000 for each in waited_s])
 
     def count_calls(self, ended: Sequence[EndedCall]) -> None:
         """Count calls to models, each once."""

@@ -145,16 +145,25 @@ class Gathering(Generic[T]):
 
 
 class Gathered(Gathering[T]):
-    """Gathers readings for whoever counts them, which is handed in."""
+    """Gathers readings for `count`, which always counts them, and for `also` while it is there."""
 
-    __slots__ = ("_count_all",)
+    __slots__ = ("_also", "_always")
 
     def __init__(self, count: Callable[[Sequence[T]], None]) -> None:
         super().__init__()
-        self._count_all = count
+        self._always = count
+        self._also: Callable[[Sequence[T]], None] | None = None
+
+    def tell(self, also: Callable[[Sequence[T]], None] | None) -> None:
+        """Let `also` count what comes from now on, in place of who did beside."""
+        with self._counting:
+            self._count_fresh()
+            self._also = also
 
     def _count(self, readings: list[T]) -> None:
-        self._count_all(readings)
+        self._always(readings)
+        if self._also is not None:
+            self._also(readings)
 
 
 class PlainHistogram(Gathering[float]):

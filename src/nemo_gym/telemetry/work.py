@@ -76,9 +76,4 @@ def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
 
 def connection_waited(waited_s: float) -> None:
     """Record how long a call over HTTP waited for a connection, new or pooled."""
-    live = counting()
-    live.connection_waits += 1
-    live.connection_waited_s += waited_s
-    active = exporting()
-    if active is not None:
-        active.recorded.connection_waits.record(waited_s * 1000)
+    counting().connections.record(waited_s)
