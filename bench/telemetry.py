@@ -1,12 +1,15 @@
 """What telemetry costs: CPU of a forwarded model call, and of a rollout, with it off and on.
 
-    python bench/telemetry.py [--calls 1000] [--slices 60] [--rollouts 2000] [--rounds 5]
+    python bench/telemetry.py [--calls 1000] [--slices 60] [--restarts 6] [--rollouts 2000]
+                              [--rounds 5] [--modes "off;on;off again"]
 
 First the steps themselves, in a loop in this process. Then calls through a whole model server whose
 provider answers from memory: without sockets little else moves, and a difference of a microsecond
 can be told. Then whole calls and rollouts: off, on and on with traces take turns, in short slices
 and another order each time; a figure is the median over slices of the difference to the "off" of
-the same slice, so that a drifting machine hits all alike.
+the same slice, so that a drifting machine hits all alike, "give or take" twice the standard error
+of its mean. Servers are started anew several times, since two processes of the same code differ by
+where its parts lie in memory; the slices of one start give one figure.
 A server under test has a core for itself, where there are two or more, and the others the rest.
 A collector in a process of its own takes what is sent; its CPU, the provider's and the load's are
 not counted. Two servers with telemetry off run side by side: what they differ by cannot be told
@@ -17,6 +20,7 @@ import argparse
 import asyncio
 import json
 import logging
+import math
 import os
 import random
 import statistics
@@ -27,6 +31,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -300,9 +305,19 @@ def report_steps(found: Mapping[str, Mapping[str, float]]) -> None:
         print(f"  {step:30}" + "".join(f"{costs[mode]:18.2f}" for mode in STEP_MODES))
 
 
-def request_costs(calls: int, slices: int) -> dict[str, list[float]]:
-    """Return CPU in µs a call of the server process, by mode and slice."""
+def request_costs(calls: int, slices: int, restarts: int) -> dict[str, list[float]]:
+    """Return CPU in µs a call of the server process, by mode and start."""
     found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    for start in range(restarts):
+        for mode, costs in costs_of_servers(calls, slices // restarts, start).items():
+            found[mode].append(statistics.median(costs))
+    return found
+
+
+def costs_of_servers(calls: int, slices: int, start: int) -> dict[str, list[float]]:
+    """Return CPU in µs a call of one server process a mode, by mode and slice."""
+    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    shuffle = random.Random(start).sample  # noqa: S311 - the same order each time
     with ExitStack() as stack:
         collector = stack.enter_context(started(sys.executable, __file__, "--collect"))
         answer = json.dumps({"answer": {"text": TEXT}})
@@ -320,13 +335,12 @@ def request_costs(calls: int, slices: int) -> dict[str, list[float]]:
                     under_test=True,
                 )
             )
-            for mode, settings in MODES.items()
+            for mode, settings in shuffle(list(MODES.items()), len(MODES))
         }
         for server in servers.values():
             uvloop.run(load(server.origin, 2000, 64))
         if len(ALL_CORES) > 1:
             os.sched_setaffinity(0, ALL_CORES[1:])
-        shuffle = random.Random(1).sample  # noqa: S311 - the same order each time
         for _ in range(slices):
             for mode in shuffle(list(servers), len(servers)):
                 before = servers[mode].cpu_s()
@@ -385,19 +399,25 @@ def overrides(settings: Mapping[str, Any], prefix: str = "telemetry") -> list[st
     return told
 
 
-def report(title: str, found: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
+def report(title: str, found: Mapping[str, list[float]]) -> dict[str, Any]:
     print(title)
-    print(f"  {'':18}{'µs':>10}{'more µs':>10}{'more':>9}")
-    rows: dict[str, dict[str, float]] = {}
+    print(f"  {'':18}{'µs':>10}{'more µs':>10}{'mean':>10}{'give or take':>14}{'more':>9}")
+    rows: dict[str, Any] = {}
     off = found["off"]
     for mode, costs in found.items():
-        more = statistics.median(cost - base for cost, base in zip(costs, off, strict=True))
+        differences = [cost - base for cost, base in zip(costs, off, strict=True)]
+        more, mean = statistics.median(differences), statistics.mean(differences)
+        take = 2 * statistics.stdev(differences) / len(costs) ** 0.5 if len(costs) > 1 else math.nan
         rows[mode] = {
             "us": statistics.median(costs),
             "more_us": more,
             "more_share": more / statistics.median(off),
+            "mean_more_us": mean,
+            "give_or_take_us": take,
+            "costs": costs,
         }
-        print(f"  {mode:18}{rows[mode]['us']:10.1f}{more:10.1f}{rows[mode]['more_share']:9.1%}")
+        told = f"{rows[mode]['us']:10.1f}{more:10.1f}{mean:10.1f}{take:14.1f}"
+        print(f"  {mode:18}{told}{rows[mode]['more_share']:9.1%}")
     return rows
 
 
@@ -405,12 +425,16 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--calls", type=int, default=1000, help="a slice; 0 leaves calls out")
     options.add_argument("--slices", type=int, default=60)
+    options.add_argument("--restarts", type=int, default=6, help="of the servers")
+    options.add_argument("--modes", help="only these, with a semicolon between two")
     options.add_argument("--rollouts", type=int, default=2000, help="0 leaves rollouts out")
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--json", type=Path, help="also write the figures here")
     options.add_argument("--collect", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()
+    for mode in set(MODES) - set((given.modes or ";".join(MODES)).split(";")):
+        del MODES[mode]
     if given.collect:
         collect()
     elif given.serve:
@@ -426,7 +450,7 @@ def compare(given: argparse.Namespace) -> None:
         parts.append((title, lambda: asyncio.run(through_a_server(given.slices))))
     if given.calls and given.slices:
         title = "A forwarded model call, 2 KB: CPU of the model server"
-        parts.append((title, lambda: request_costs(given.calls, given.slices)))
+        parts.append((title, partial(request_costs, given.calls, given.slices, given.restarts)))
     if given.rollouts and given.rounds:
         title = "A rollout of mcqa, one cell: CPU of the whole run"
         parts.append((title, lambda: rollout_costs(given.rollouts, given.rounds)))
