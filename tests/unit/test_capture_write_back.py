@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.capture.commit_log import CommitLog
+from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.log import new_segment
 from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.row import Row
@@ -96,9 +98,33 @@ def test_many_capture_files_go_to_the_disk_one_after_the_other(tmp_path: Path) -
         disk.close(fd)
     gone = tmp_path / "gone.capture.jsonl"
 
-    sync_files(disk, tmp_path, [*paths, gone])
+    sync_files(disk, tmp_path, [*paths, gone], one_by_one=True)
 
     assert disk.at_once == [4000] * 100 + [0]
+
+
+@pytest.mark.parametrize(("took_s", "one_by_one"), [(0.5, False), (2.0, True)])
+def test_capture_files_go_one_by_one_while_segments_do_not_follow_at_once(
+    tmp_path: Path, took_s: float, one_by_one: bool
+) -> None:
+    """Under full load that would only cost more; the rows wait for each other anyway."""
+    disk, now = DirtyDisk(), [0.0]
+    layout = Layout(tmp_path)
+    for folder in layout.folders:
+        disk.make_directory(folder)
+    log = CommitLog(layout, disk, "writer", 16 * 1024, clock=lambda: now[0])
+    log.open()
+    rows = [Row(RolloutId(f"{n}-0"), f"c{n}", b"x" * 500) for n in range(40)]
+    for row in rows:
+        fd = disk.open_append(layout.capture_file(row.rollout_id))
+        disk.write(fd, row.line, b"\n")
+        disk.close(fd)
+    log.commit(rows)  # fills the first, smaller segment
+    now[0] += took_s
+    log.commit([Row(RolloutId("0-0"), "last", b"x")])
+    log.close()
+
+    assert (disk.at_once.count(501) == 40) is one_by_one
 
 
 def test_a_disk_that_fails_beside_the_log_costs_no_row(

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from queue import SimpleQueue
+from time import monotonic
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.log import (
@@ -31,14 +32,25 @@ logger = logging.getLogger(__name__)
 
 _SPARES = 2
 _FIRST_IS_SMALLER = 16
+_AT_LEISURE_S = 1.0
+"""A segment that took this long to fill is not followed by the next at once."""
 
 
 class CommitLog:
     """`commit` is for the writer's thread; `open`, `close` and `forget` come before and after."""
 
     def __init__(
-        self, layout: Layout, disk: Disk, writer: str, segment_bytes: int = SEGMENT_BYTES
+        self,
+        layout: Layout,
+        disk: Disk,
+        writer: str,
+        segment_bytes: int = SEGMENT_BYTES,
+        *,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
+        self._clock = clock
+        self._began = clock()
+        """When the current segment was begun."""
         self._segment_bytes = segment_bytes
         self._layout = layout
         self._disk = disk
@@ -142,12 +154,14 @@ class CommitLog:
         if segment is not None and not segment.is_full:
             return segment
         if segment is not None:
-            sealed = segment
+            sealed, now = segment, self._clock()
+            leisure = now - self._began >= _AT_LEISURE_S
+            self._began = now
             with self._mutex:
                 self._sealed.append(sealed)
             # First, since the sync may take longer than filling the segment that comes now.
             self._do_later(self._make_spare)
-            self._do_later(lambda: self._recycle(sealed))
+            self._do_later(lambda: self._recycle(sealed, leisure=leisure))
         self._current = None
         with self._mutex:
             segment = self._spare.pop() if self._spare else None
@@ -183,9 +197,9 @@ class CommitLog:
             except OSError as error:
                 logger.warning("capture: behind the log of %s: %r", self._layout.logs, error)
 
-    def _recycle(self, segment: Segment) -> None:
+    def _recycle(self, segment: Segment, *, leisure: bool) -> None:
         """Sync what a sealed segment holds; then it may be written over, or goes."""
-        self._sync(segment.touched)
+        self._sync(segment.touched, one_by_one=leisure)
         trim_segment(self._disk, segment)
         with self._mutex:
             self._sealed.remove(segment)
@@ -196,9 +210,9 @@ class CommitLog:
             self._disk.unlink(segment.path)
             self._disk.close(segment.fd)
 
-    def _sync(self, touched: Iterable[RolloutId]) -> None:
+    def _sync(self, touched: Iterable[RolloutId], *, one_by_one: bool = False) -> None:
         files = [self._layout.capture_file(rollout_id) for rollout_id in touched]
-        sync_files(self._disk, self._layout.directory, files)
+        sync_files(self._disk, self._layout.directory, files, one_by_one=one_by_one)
 
     def _make_spare(self) -> None:
         with self._mutex:

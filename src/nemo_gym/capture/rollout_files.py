@@ -109,14 +109,16 @@ class RolloutFiles:
         self._disk.close(self._handles.pop(rollout_id).fd)
 
 
-def sync_files(disk: Disk, directory: Path, paths: Collection[Path]) -> None:
+def sync_files(
+    disk: Disk, directory: Path, paths: Collection[Path], *, one_by_one: bool = False
+) -> None:
     """Return once the given files, and their names, would survive a power cut.
 
-    A file that somebody removed is left out. Raises `OSError`.
+    A file that somebody removed is left out. `one_by_one`: whatever else is to be synced meanwhile
+    never waits behind more than one of them, which costs more CPU. Raises `OSError`.
     """
     if len(paths) > _FEW:
-        # One file after the other, or the rows of calls that end now wait behind all of them.
-        for path in paths:
+        for path in paths if one_by_one else ():
             _do(disk.write_back, disk, path)
         disk.sync_file_system(directory)
         return
