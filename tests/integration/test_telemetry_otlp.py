@@ -186,7 +186,7 @@ async def test_what_an_observer_read_at_its_end_arrives_though_an_export_hung_ju
 
 async def test_what_an_observer_read_at_its_end_arrives_though_reading_took_long() -> None:
     def slow(_options: object) -> list[Any]:
-        sleep(2 * FLUSH_S)
+        sleep(2 * FLUSH_S)  # what is slow here is the reading itself; nothing is waited for
         return []
 
     with http_collector() as received:

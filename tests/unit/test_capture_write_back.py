@@ -47,6 +47,8 @@ class DirtyDisk(Disk):
         self.at_once.append(self.dirty.pop(_name(fd), 0))
 
     def sync_file_system(self, path: Path) -> None:
+        if self.broken:
+            raise OSError(errno.EIO, "the disk cannot sync it all")
         self.at_once.append(sum(self.dirty.values()))
         self.dirty.clear()
 
@@ -131,7 +133,7 @@ def test_a_disk_that_fails_beside_the_log_costs_no_row(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = DirtyDisk()
-    store = CaptureStore(tmp_path, disk=disk, segment_bytes=8192)
+    store = CaptureStore(tmp_path, disk=disk, segment_bytes=32 * 1024)
     store.open_for_writing()
     disk.broken = True
     rollouts = [RolloutId(f"{n}-0") for n in range(50)]
@@ -144,6 +146,7 @@ def test_a_disk_that_fails_beside_the_log_costs_no_row(
     assert all(len(list(store.read(rollout_id))) == 4 for rollout_id in rollouts)
     assert not any(store.is_incomplete(rollout_id) for rollout_id in rollouts)
     assert "the disk is broken" in caplog.text
+    assert "the disk cannot sync it all" in caplog.text
 
 
 def test_writing_back_is_left_out_where_a_file_has_no_place_on_a_disk() -> None:
