@@ -64,6 +64,7 @@ def _print_drawn(
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
+        # Typed as a plain string by the checker; both are words that rich knows.
         justify = "right" if column in right else "left"
         table.add_column(column, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in rows:

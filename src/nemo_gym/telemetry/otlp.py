@@ -45,6 +45,7 @@ class OtlpTarget:
 
 def metric_exporter(target: OtlpTarget) -> Any:
     """Return an OTLP exporter of metrics."""
+    # Only the one that is used: who sends over HTTP need not load gRPC.
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
             OTLPMetricExporter as Exporter,
@@ -60,6 +61,7 @@ def metric_exporter(target: OtlpTarget) -> Any:
 
 def span_exporter(target: OtlpTarget) -> Any:
     """Return an OTLP exporter of spans."""
+    # Only the one that is used, as above.
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter as Exporter,

@@ -241,7 +241,7 @@ async def _connected(transport: Transport, call: Call) -> Reply:
             wait_s = _CONNECTING.wait_s(
                 tries=tries,
                 elapsed_s=loop.time() - began,
-                jitter=random.random(),  # noqa: S311
+                jitter=random.random(),  # noqa: S311 - it spreads tries, no secret
             )
             if wait_s is None:
                 raise
