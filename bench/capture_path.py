@@ -25,7 +25,7 @@ from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.capture.row import EndedCall, Row, RowStore
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
-from nemo_gym.runtime.garbage import settle_garbage
+from nemo_gym.runtime.memory import settle_memory
 
 ROLLOUTS = 64
 
@@ -181,7 +181,7 @@ def main() -> None:
     provider = Provider(chat_response(options.response), options.work)
     kinds = options.only.split(",")
     runs: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
-    settle_garbage()
+    settle_memory()
     for _ in range(options.rounds):
         for kind in kinds:
             runs[kind].append(one_round(kind, options.directory, load, provider))

@@ -24,7 +24,7 @@ import uvloop
 from nemo_gym.capture.row import Row
 from nemo_gym.ids import RolloutId, parse_rollout_id
 from nemo_gym.runtime.capture_server import CaptureServer, provider_at
-from nemo_gym.runtime.garbage import settle_garbage
+from nemo_gym.runtime.memory import settle_memory
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.serve import AppServer, bind_socket
 
@@ -122,7 +122,7 @@ async def serve(kind: str, upstream: str, directory: Path) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     await server.start()
-    settle_garbage()
+    settle_memory()
     print(json.dumps({"origin": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
     await stopping.wait()
     await server.stop(1.0)

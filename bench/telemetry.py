@@ -40,7 +40,7 @@ import psutil
 import uvloop
 
 from nemo_gym.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
-from nemo_gym.runtime.garbage import settle_garbage
+from nemo_gym.runtime.memory import settle_memory
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.raw import raw_route, send_json
 from nemo_gym.servers.serve import AppServer, bind_socket
@@ -175,7 +175,7 @@ async def serve(settings: Mapping[str, object], provider: str) -> None:
     server = AppServer(model.setup_webserver(), sock, "policy_model")
     async with observe_event_loop("server"):
         await server.start()
-        settle_garbage()  # as a cell does
+        settle_memory()  # as a cell does
         print(json.dumps({"origin": f"http://127.0.0.1:{sock.getsockname()[1]}"}), flush=True)
         await asyncio.Event().wait()
 

@@ -105,8 +105,8 @@ async def _serve(
     # Imported here: the command's help needs no HTTP server.
     from nemo_gym.capture.store import CaptureStore
     from nemo_gym.runtime.capture_server import CaptureServer, provider_at
-    from nemo_gym.runtime.garbage import settle_garbage
     from nemo_gym.runtime.layout import origin_of
+    from nemo_gym.runtime.memory import settle_memory
     from nemo_gym.servers.forward import Forwarder
     from nemo_gym.servers.serve import AppServer, bind_socket
 
@@ -124,7 +124,7 @@ async def _serve(
     for number in signals_that_end():
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await server.start()
-    settle_garbage()
+    settle_memory()
     origin = origin_of(sock)
     # The URL itself may hold a key.
     shown = forwarder.provider.addresses[0].origin

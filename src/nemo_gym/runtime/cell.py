@@ -13,7 +13,6 @@ from starlette.types import ASGIApp
 
 from nemo_gym.config.resolved import RunConfig, ServerInstance
 from nemo_gym.errors import UserMistake
-from nemo_gym.runtime.garbage import settle_garbage
 from nemo_gym.runtime.logs import name_requests, server_named
 from nemo_gym.servers.instance import BaseServer
 from nemo_gym.servers.load import build_server
@@ -69,7 +68,6 @@ class Cell:
             if hosted.running is not None and hosted.running.state:
                 name, state = hosted.instance.name, hosted.running.state
                 self.directory.register_local(name, hosted.app, state)
-        settle_garbage()
 
     async def provider_problems(self) -> list[UserMistake]:
         """Return what is wrong with the provider of each model server that cannot use it.

@@ -25,6 +25,7 @@ from nemo_gym.config.secrets import Redactor
 from nemo_gym.errors import UserMistake
 from nemo_gym.runtime.cell import Cell
 from nemo_gym.runtime.logs import install_logging
+from nemo_gym.runtime.memory import settle_memory
 from nemo_gym.runtime.told import told
 from nemo_gym.runtime.watch import ProcessTelemetry
 
@@ -97,6 +98,7 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
     async with telemetry.observed_loop():
         try:
             await cell.start(sockets)
+            settle_memory()
             status.say(ready=True, problems=[told(each) for each in await cell.provider_problems()])
             waits = [
                 asyncio.ensure_future(stopping.wait()),

@@ -13,6 +13,7 @@ from nemo_gym.errors import ConfigMistake, TransportError, UserMistake
 from nemo_gym.runtime.agreement import refuse_differences
 from nemo_gym.runtime.head import ServerEntry
 from nemo_gym.runtime.layout import DEFAULT_HEAD_PORT, DEFAULT_HOST
+from nemo_gym.runtime.memory import settle_memory
 from nemo_gym.runtime.registry import live_runs
 from nemo_gym.runtime.session import RunningServers
 from nemo_gym.transport.base import Call
@@ -45,6 +46,7 @@ async def connect_run(config: RunConfig) -> RunningServers:
     for entry in entries:
         directory.set_addresses(entry.name, list(entry.addresses))
     client = ServerClient(directory, tree)
+    settle_memory()
     return RunningServers(
         book["run_id"], client, tree, entries, url, log_dir=None, misfits=_misfits(book)
     )

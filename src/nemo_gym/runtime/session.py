@@ -25,6 +25,7 @@ from nemo_gym.runtime.beside import expositions_beside
 from nemo_gym.runtime.head import Answer, HeadApp, ServerEntry
 from nemo_gym.runtime.layout import Layout, bind_head, bind_layout, origin_of
 from nemo_gym.runtime.logs import install_logging
+from nemo_gym.runtime.memory import settle_memory
 from nemo_gym.runtime.placement import ProcessPlan, plan_processes
 from nemo_gym.runtime.processes import ChildProcess, ChildSettings, stop_all
 from nemo_gym.runtime.registry import (
@@ -166,6 +167,7 @@ class _Start:
             head_socket,
             metrics_of(telemetry, asks, partial(expositions_beside, self.run_id)),
         )
+        settle_memory()
         return running
 
     def _children(self, here: ProcessPlan | None) -> list[ChildProcess]:
