@@ -309,7 +309,7 @@ def request_costs(calls: int, slices: int, restarts: int) -> dict[str, list[floa
     """Return CPU in µs a call of the server process, by mode and start."""
     found: dict[str, list[float]] = {mode: [] for mode in MODES}
     for start in range(restarts):
-        for mode, costs in costs_of_servers(calls, slices // restarts, start).items():
+        for mode, costs in costs_of_servers(calls, max(1, slices // restarts), start).items():
             found[mode].append(statistics.median(costs))
     return found
 
