@@ -18,8 +18,8 @@ which a busy neighbour (shared caches, the other half of a core) disturbed least
 (calls/s, p50, p99) tell how busy the machine is with other things just as well. A paced provider
 takes from half to one and a half times its time, and that time is not counted. `one sync` is a
 fdatasync of 4 KB in the capture directory between the runs; `beside this load` it is one of 16 KB,
-by another process, while calls are captured. `--peers` adds nginx,
-`--litellm` LiteLLM's proxy.
+by another process, while calls are captured, once a round. `--peers` adds nginx, `--litellm`
+LiteLLM's proxy.
 """
 
 import argparse
@@ -37,6 +37,7 @@ import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -121,7 +122,8 @@ def scenarios(*, quick: bool) -> list[Scenario]:
     streams = [
         Scenario(kb, n, max(24, n), stream=True) for n in (1, 64, 1024) for kb in (2, 40, 85)
     ]
-    paced = [Scenario(2, 64, 3000, delay_s=0.05), Scenario(40, 64, 3000, delay_s=0.05)]
+    paced = [Scenario(kb, 64, calls, delay_s=delay_s)
+             for delay_s, calls in ((0.05, 6000), (0.25, 4000)) for kb in (2, 40)]  # fmt: skip
     return [*json_calls, Scenario(62, 64, 2000), *paced, *streams]
 
 
@@ -295,6 +297,7 @@ def measure(
     behave(provider, scenario.behaviour())
     rounds: list[dict[str, Figures]] = []
     syncs: list[float] = []
+    beside: list[dict[str, float]] = []
     with contestants(scenario, provider.origin, directory, options) as servers:
         for _ in range(options.rounds):
             syncs.append(sync_ms(directory))
@@ -306,9 +309,7 @@ def measure(
                     for name, c in servers.items()
                 }
             )
-        beside = syncs_beside(
-            directory, lambda: run(servers["capture"].server, True, scenario, scenario.calls)
-        )
+            beside.append(syncs_beside(directory, partial(run_captured, servers, scenario)))
     table = {name: medians([r[name] for r in rounds]) for name in rounds[0]}
     added = {
         field: statistics.median(
@@ -323,8 +324,14 @@ def measure(
         "servers": {name: asdict(figures) for name, figures in table.items()},
         "capture adds": added,
         "sync_ms": statistics.median(syncs),
-        "sync_ms beside capture": beside,
+        "sync_ms beside capture": {
+            name: statistics.median(each[name] for each in beside) for name in beside[0]
+        },
     }
+
+
+def run_captured(servers: dict[str, Contestant], scenario: Scenario) -> None:
+    run(servers["capture"].server, True, scenario, scenario.calls)
 
 
 def medians(runs: list[Figures]) -> Figures:
@@ -355,7 +362,8 @@ def show(found: dict[str, object]) -> None:
         f"  capture adds {added['cpu']:.3f} {cpu}, at best {added['best']:.3f};"
         f" p50 {added['p50_ms']:+.2f} ms, p99 {added['p99_ms']:+.2f} ms;"
         f" one sync {found['sync_ms']:.2f} ms, beside this load {beside['p50']:.2f} ms,"
-        f" p99 {beside['p99']:.2f}",
+        f" p99 {beside['p99']:.2f}: added {added['p50_ms'] / beside['p50']:.1f} syncs,"
+        f" p99 {added['p99_ms'] / beside['p99']:.1f}",
         flush=True,
     )
 
