@@ -59,7 +59,8 @@ def test_a_compressed_body_is_unpacked(dialect: DialectName) -> None:
     assert counts.tokens_out == 7
 
 
-counts_of_tokens = st.none() | st.integers(-1, 99) | st.booleans() | st.just(1.5)
+numbers = st.integers(-1, 99) | st.integers((1 << 63) - 2, 1 << 64) | st.just(10**400)
+counts_of_tokens = st.none() | numbers | st.booleans() | st.just(1.5)
 details = st.dictionaries(
     st.sampled_from(
         [

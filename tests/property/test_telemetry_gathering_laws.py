@@ -6,7 +6,7 @@ import sys
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.series import (
     MOST_GATHERED,
     CounterSeries,
+    Gathered,
     Gathering,
     HistogramSeries,
     PlainHistogram,
@@ -131,6 +132,41 @@ def test_one_thread_counts_at_a_time_and_who_records_does_not_wait_for_it() -> N
 
     assert waited == [True]
     assert kept.counted == list(range(late.stop))
+
+
+def test_counting_that_fails_reaches_nobody_and_the_next_are_counted() -> None:
+    kept = Kept()
+
+    def fail() -> None:
+        raise OverflowError("int too large to convert to float")
+
+    kept.while_counting = fail
+    for number in range(MOST_GATHERED):
+        kept.record(number)
+    kept.record("next")
+    kept.gather()
+
+    assert kept.counted == ["next"]
+
+
+@pytest.mark.parametrize("failing", ["always", "also"])
+def test_of_two_that_count_one_that_fails_does_not_stop_the_other(failing: str) -> None:
+    counted: dict[str, list[int]] = {"always": [], "also": []}
+
+    def counter(name: str) -> Callable[[Sequence[int]], None]:
+        def count(readings: Sequence[int]) -> None:
+            if name == failing:
+                raise ValueError(name)
+            counted[name] += readings
+
+        return count
+
+    gathered = Gathered(counter("always"))
+    gathered.tell(counter("also"))
+    gathered.record_all(range(3))
+    gathered.gather()
+
+    assert counted == {"always": [0, 1, 2], "also": [0, 1, 2], failing: []}
 
 
 def test_what_is_no_number_is_counted_once_and_ends() -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from nemo_gym.servers.forward_body import decoded
 from nemo_gym.wire.dialects import DialectName
-from nemo_gym.wire.json import is_object
+from nemo_gym.wire.json import MOST_COUNTED, is_object
 from nemo_gym.wire.usage import cache_signal, token_stats
 
 __all__ = ["TokenCounts", "UsageReader", "quick_counts", "usage_reader"]
@@ -19,7 +19,7 @@ _LONGEST = 16 << 20
 """Bytes of one JSON body or one event beyond which its usage is not looked for."""
 
 
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=MOST_COUNTED)]
 
 
 class TokenCounts(NamedTuple):

@@ -11,6 +11,7 @@ from nemo_gym.telemetry.ended_calls import Tokens
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.recorded import OPERATION
+from nemo_gym.telemetry.series import MOST_SENT
 from nemo_gym.telemetry.tracing import Span, begin_span, tracer
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started"]
@@ -113,9 +114,9 @@ class ModelCall:
         if self._span is not None:
             tokens_in, tokens_out = tokens[0], tokens[1]
             if tokens_in is not None:
-                self._span.set("gen_ai.usage.input_tokens", tokens_in)
+                self._span.set("gen_ai.usage.input_tokens", min(tokens_in, MOST_SENT))
             if tokens_out is not None:
-                self._span.set("gen_ai.usage.output_tokens", tokens_out)
+                self._span.set("gen_ai.usage.output_tokens", min(tokens_out, MOST_SENT))
 
     def ended(self, error: str | None = None) -> None:
         """Say that the call is over; `error` is its category (`timeout`, `rate_limit`, …)."""

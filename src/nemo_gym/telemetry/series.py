@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from nemo_gym.telemetry.instruments import swallowing
+
 __all__ = [
     "MOST_GATHERED",
+    "MOST_SENT",
     "OTHER",
     "CounterSeries",
     "Described",
@@ -28,6 +31,9 @@ OTHER = "other"
 """Attribute value of everything beyond the limit of a series."""
 MOST_GATHERED = 256
 """So many readings are counted together; what reads them does not wait for as many."""
+
+MOST_SENT = (1 << 63) - 1
+"""The largest whole number of OTLP; one larger would keep all others from being sent."""
 
 T = TypeVar("T")
 
@@ -138,7 +144,8 @@ class Gathering(Generic[T]):
         readings = self._fresh[:]
         del self._fresh[: len(readings)]
         if readings:
-            self._count(readings)
+            # Whoever records is in the middle of a call, and no reading is worth failing it.
+            swallowing(self._count, readings)
 
     def _count(self, readings: list[T]) -> None:
         raise NotImplementedError
@@ -161,9 +168,10 @@ class Gathered(Gathering[T]):
             self._also = also
 
     def _count(self, readings: list[T]) -> None:
-        self._always(readings)
+        # One that fails is no reason for the other to miss them.
+        swallowing(self._always, readings)
         if self._also is not None:
-            self._also(readings)
+            swallowing(self._also, readings)
 
 
 class PlainHistogram(Gathering[float]):
@@ -310,4 +318,7 @@ class CounterSeries:
         """Return attributes and count of every series, in a stable order."""
         self._gather()
         series = self._series.copy()
-        return [(self.described.attributes(values), held.count) for values, held in series.items()]
+        return [
+            (self.described.attributes(values), min(held.count, MOST_SENT))
+            for values, held in series.items()
+        ]

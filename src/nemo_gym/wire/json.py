@@ -16,6 +16,7 @@ from typing import TypeGuard
 import orjson
 
 __all__ = [
+    "MOST_COUNTED",
     "JsonError",
     "as_array",
     "as_object",
@@ -35,7 +36,8 @@ JsonError = ValueError
 
 _MOST_DIGITS = 4300
 """`sys.get_int_max_str_digits()`, unless someone changed it for one process."""
-_MOST_COUNTED = (1 << 63) - 1
+MOST_COUNTED = (1 << 63) - 1
+"""A larger number is no count: nobody could send it on."""
 _DIGITS = re.compile(rb"[0-9]")
 _TEN = b"0123456789"
 
@@ -141,7 +143,7 @@ def is_array(value: object) -> TypeGuard[list[object]]:
 
 def is_count(value: object) -> TypeGuard[int]:
     """Say whether `value` counts something: a whole number of 64 bits, not negative, not a bool."""
-    return type(value) is int and 0 <= value <= _MOST_COUNTED
+    return type(value) is int and 0 <= value <= MOST_COUNTED
 
 
 def as_object(value: object) -> dict[str, object] | None:
