@@ -6,21 +6,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nemo_gym.runtime.memory import mostly_resident, take_large_pages
+from nemo_gym.runtime.memory import fully_resident, large_pages, take_large_pages
 
 SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
-SMAPS = """\
+SMAPS = b"""\
 55d0c0000000-55d0c0400000 rw-p 00000000 00:00 0                          [heap]
 Size:               4096 kB
 Rss:                4000 kB
-7f0000000000-7f0000800000 rw-p 00000000 00:00 0{space}
+7f0000000000-7f0000800000 rw-p 00000000 00:00 0\x20
 Size:               8192 kB
 Rss:                 100 kB
 7f0001000000-7f0001400000 rw-p 00000000 00:00 0
-Rss:                2048 kB
-7f0002000000-7f0002400000 r-xp 00000000 fe:00 260386                     /usr/lib/libc.so.6
+Rss:                3900 kB
+7f0002000000-7f0002400000 r-xp 00000000 fe:00 260386                     /srv/caf\xe9/libc.so.6
 Rss:                4096 kB
 7f0003000000-7f0003400000 rw-p 00001000 fe:00 260386                     /usr/lib/libc.so.6
 Rss:                4096 kB
@@ -70,18 +72,49 @@ def test_the_heap_lies_on_large_pages_and_holds_what_it_held() -> None:
     assert is_same
 
 
-def test_memory_that_is_private_nameless_and_in_use_is_taken() -> None:
-    found = list(mostly_resident(SMAPS.format(space=" ")))
+def test_memory_that_is_private_nameless_and_in_use_is_taken_the_heap_last() -> None:
+    found = list(fully_resident(SMAPS))
 
-    heap, half_in_use = (0x55D0C0000000, 0x55D0C0400000), (0x7F0001000000, 0x7F0001400000)
-    assert found == [heap, half_in_use]
+    assert found == [(0x7F0001000000, 0x7F0001400000), (0x55D0C0000000, 0x55D0C0400000)]
+
+
+LARGE = 2 << 20
+places = st.lists(
+    st.tuples(st.integers(1, 5), st.integers(0, LARGE - 1), st.integers(1, 5 * LARGE)), max_size=6
+)
+
+
+@given(places)
+def test_a_large_page_lies_wholly_in_one_place_and_what_was_loaded_first_comes_first(
+    drawn: list[tuple[int, int, int]],
+) -> None:
+    at, laid = 0, list[tuple[int, int]]()
+    for gap, offset, length in drawn:
+        first = at + gap * LARGE + offset
+        at = first + length
+        laid.append((first, at))
+
+    pages = list(large_pages(laid))
+
+    def is_inside(page: int) -> bool:
+        return any(first <= page and page + LARGE <= end for first, end in laid)
+
+    assert pages == [page for page in range(at // LARGE * LARGE, -1, -LARGE) if is_inside(page)]
+
+
+def test_a_large_heap_is_taken_in_part(tmp_path: Path) -> None:
+    enabled, maps = tmp_path / "enabled", tmp_path / "smaps"
+    enabled.write_text("[always] madvise never\n")
+    maps.write_text("1000000-41000000 rw-p 00000000 00:00 0\nRss:  1048576 kB\n")
+
+    assert take_large_pages(enabled, maps) == (24 if sys.platform == "linux" else 0)
 
 
 @pytest.mark.parametrize(
     ("setting", "asked"),
     [
-        ("[always] madvise never\n", 1),
-        ("always [madvise] never\n", 1),
+        ("[always] madvise never\n", 2),
+        ("always [madvise] never\n", 2),
         ("always madvise [never]\n", 0),
         (None, 0),
     ],
@@ -92,7 +125,7 @@ def test_large_pages_are_asked_for_where_they_are_not_forbidden(
 ) -> None:
     enabled, maps = tmp_path / "enabled", tmp_path / "smaps"
     # No process has memory there, so the system refuses, and all is as it was.
-    maps.write_text("10000-410000 rw-p 00000000 00:00 0\nRss:  4096 kB\n")
+    maps.write_text("200000-600000 rw-p 00000000 00:00 0\nRss:  4096 kB\n")
     if setting is not None:
         enabled.write_text(setting)
 

@@ -12,11 +12,19 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["control_now", "size_and_links_now", "sync_file_system", "write_back"]
+__all__ = [
+    "collapse_pages",
+    "control_now",
+    "size_and_links_now",
+    "sync_file_system",
+    "write_back",
+]
 
 # SYNC_FILE_RANGE_WAIT_BEFORE | _WRITE | _WAIT_AFTER, sync_file_range(2)
 _WRITE_AND_WAIT = 1 | 2 | 4
 _NOT_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE}
+# MADV_COLLAPSE, madvise(2), since Linux 6.1
+_COLLAPSE = 25
 # AT_EMPTY_PATH and STATX_NLINK | STATX_SIZE, statx(2)
 _EMPTY_PATH, _LINKS_AND_SIZE = 0x1000, 0x4 | 0x200
 # struct statx, the same on every machine: stx_nlink and stx_size
@@ -43,6 +51,15 @@ def write_back(fd: int) -> None:
         number = last_error()
         if number not in _NOT_HERE:
             raise OSError(number, os.strerror(number))
+
+
+def collapse_pages(start: int, length: int) -> bool:
+    """Ask for large pages under this memory of the process, whole large pages; say whether it did.
+
+    What lies there stays as it is, whatever the system does.
+    """
+    call, _ = _function("madvise")
+    return call is not None and call(start, length, _COLLAPSE) == 0
 
 
 def control_now(fd: int, command: int, argument: bytes) -> bool:
@@ -74,6 +91,8 @@ def _function(name: str) -> tuple[Any, Callable[[], int]]:
     call = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if call is not None and name == "sync_file_range":
         call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    if call is not None and name == "madvise":
+        call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     return call, ctypes.get_errno
 
 
