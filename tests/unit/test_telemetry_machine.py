@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from nemo_gym.runtime.registry import process_start
 from nemo_gym.telemetry.machine import busy_s, used_by_tree_s, waited_for_core_s
 
 pytestmark = pytest.mark.skipif(
@@ -48,6 +50,24 @@ def test_what_a_process_started_is_among_what_it_used(let_go: bool) -> None:
     cores = os.cpu_count() or 1
 
     assert burnt_by_tree(let_go=let_go) >= 0.25 / cores
+
+
+def test_a_process_may_have_a_name_of_any_bytes(tmp_path: Path) -> None:
+    program = os.fsencode(tmp_path) + b"/caf\xe9) 1 (2"
+    os.symlink(sys.executable, program)
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    child = subprocess.Popen(
+        [program, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+
+    started, used = process_start(child.pid), used_by_tree_s()
+    child.communicate()
+
+    assert started is not None
+    assert started > 0
+    assert used is not None
 
 
 def test_time_of_cores_only_grows() -> None:

@@ -212,9 +212,27 @@ async def test_two_apps_on_one_loop_tell_its_lag_once() -> None:
             assert state is not None
             await until(lambda: len(state.recent_lags) > 10)
             [point] = metered.points("gym.event_loop.lag_ms")
+            told = len(state.recent_lags)
 
-    assert len(state.lag_sources) == 1
-    assert len(state.recent_lags) < point.count
+    assert point.count == told
+
+
+async def test_each_name_of_a_loop_has_its_lag_and_the_next_app_goes_on_where_one_ends() -> None:
+    with metering(interval_s=0.002) as metered:
+        first = observe_event_loop("server")
+        await first.__aenter__()
+        async with observe_event_loop("driver"), observe_event_loop("server"):
+            state = driver_metrics()
+            assert state is not None
+            await until(lambda: len(state.recent_lags) > 5)
+            await first.__aexit__(None, None, None)
+            ended_at = len(state.recent_lags)
+            await until(lambda: len(state.recent_lags) > ended_at + 5)
+            points = metered.points("gym.event_loop.lag_ms")
+        told = {point.attributes["nemo.gym.event_loop"]: point.count for point in points}
+
+    assert set(told) == {"driver", "server"}
+    assert abs(told["driver"] - told["server"]) <= 2
 
 
 async def test_a_second_start_registers_no_instrument_twice(

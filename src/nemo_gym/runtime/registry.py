@@ -98,7 +98,7 @@ def process_start(pid: int) -> float | None:
     """
     stat = Path(f"/proc/{pid}/stat")
     try:
-        text = stat.read_text()
+        text = stat.read_bytes().decode("latin-1")  # a name may hold any bytes
     except FileNotFoundError:
         return None if Path("/proc").is_dir() and Path("/proc/self").exists() else _alive(pid)
     except OSError:

@@ -48,7 +48,7 @@ def used_by_tree_s() -> float | None:
 def _ticks_of_tree(pid: int) -> int:
     folder = Path(f"/proc/{pid}")
     # The name of a program may hold anything, spaces and brackets too.
-    fields = (folder / "stat").read_text().rpartition(")")[2].split()
+    fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
     ticks = sum(int(text) for text in fields[_OWN_AND_ENDED_CHILDREN])
     children = [
         int(child)

@@ -212,7 +212,8 @@ class _ProcessObserver:
         self.requests = RequestCounts()
         self.driver = DriverCounts()
         self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
-        self.lag_sources: dict[int, asyncio.Task[Any] | None] = {}
+        self.samplers: dict[tuple[int, str | None], asyncio.Task[Any] | None] = {}
+        """Who speaks for a loop, and for each name it goes by."""
         self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
@@ -345,18 +346,23 @@ async def _sample(
         lag_ms = max(0.0, (perf_counter() - due) * 1000)
         if _speaks_for_its_loop(state):
             state.recent_lags.append(lag_ms)
+        if not _speaks_for_its_loop(state, loop_name):
+            continue
         swallowing(state.lag.record, lag_ms, attributes)
         swallowing(state.record_gc_pauses)
         if count_tasks:
             swallowing(state.tasks.set, len(asyncio.all_tasks()), attributes)
 
 
-def _speaks_for_its_loop(state: _ProcessObserver) -> bool:
-    """Return whether this sampler is the first of its loop: several apps may observe one."""
+def _speaks_for_its_loop(state: _ProcessObserver, name: str | None = None) -> bool:
+    """Return whether this sampler is the first of its loop, of those that call it `name`.
+
+    Several apps may observe one loop, under one name; when one ends, the next takes its place.
+    """
     me, loop = asyncio.current_task(), id(asyncio.get_running_loop())
-    source = state.lag_sources.get(loop)
+    source = state.samplers.get((loop, name))
     if source is None or source.done():
-        state.lag_sources[loop] = source = me
+        state.samplers[loop, name] = source = me
     return source is me
 
 
