@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nemo_gym.telemetry.live import LiveCounts, live_counts
+from nemo_gym.telemetry.observer import observe_event_loop, request_counts
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.http import HttpTransport
 from support.meters import Metered, metering
@@ -82,18 +83,23 @@ async def test_a_call_is_counted_with_its_tokens_whatever_it_speaks(
     assert kinds.items() >= {"input": prompt, "output": 7, "cache_read": 20}.items()
 
 
+@pytest.mark.usefixtures("metered")
 async def test_a_call_is_under_way_until_its_provider_has_answered(provider: Provider) -> None:
     provider.default = Behaviour(hang="before_head")
     counted = Counted()
 
-    async with serve_model(provider.origin) as served:
+    async with serve_model(provider.origin) as served, observe_event_loop("server"):
+        counts = request_counts()
+        assert counts is not None
         asking = asyncio.ensure_future(ask(served.origin, "chat"))
         await provider.until(lambda counts: counts.in_flight == 1)
-        during = counted()
+        during, leaving = counted(), counts.outbound_in_flight
         asking.cancel()
         await provider.until(lambda counts: counts.cancelled == 1)
 
     assert during == {"model_calls_in_flight": 1}
+    # This test's own call, and that of the model server.
+    assert (leaving, counts.outbound_in_flight) == (2, 0)
     assert counted() == {"model_calls": 1, "model_errors": 1}
 
 

@@ -62,7 +62,7 @@ def test_a_rollout_is_one_trace_across_its_servers(tmp_path: Path, placement: st
     traces = traces_of(received)
     roots = [span for trace in traces for span in trace if span.name == "gym.rollout"]
     assert len(traces) == len(roots) == ROLLOUTS
-    assert len({attribute(root, "gym.rollout.id") for root in roots}) == ROLLOUTS
+    assert len({attribute(root, "nemo.gym.rollout.id") for root in roots}) == ROLLOUTS
     for trace in traces:
         [root] = [span for span in trace if span.name == "gym.rollout"]
         [run] = [span for span in trace if attribute(span, "nemo.gym.server") == "counter_agent"]

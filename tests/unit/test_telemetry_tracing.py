@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nemo_gym.ids import parse_rollout_id, with_current_rollout_id
 from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.sdk import OtelBridge
 from nemo_gym.telemetry.tracing import NoSpan, Unsampled, begin_span, extract, inject, span, tracer
@@ -246,3 +247,14 @@ def test_spans_of_a_users_library_nest_with_ours() -> None:
     assert inner is not None
     assert inner.span_id == theirs.get_span_context().span_id
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+@pytest.mark.parametrize("rollout_id", ["3-0-a1", None])
+def test_a_call_to_a_provider_names_the_rollout_it_is_made_for(rollout_id: str | None) -> None:
+    current = None if rollout_id is None else parse_rollout_id(rollout_id)
+    with tracing_on() as owner, with_current_rollout_id(current), span("rollout", root=True):
+        model_call_started("openai", "m").ended()
+
+    told = by_name(owner)["chat m"].attributes
+    names = ("nemo.gym.rollout.id", "gen_ai.conversation.id")
+    assert [told.get(name) for name in names] == [rollout_id] * 2

@@ -32,7 +32,7 @@ from nemo_gym.rollouts.sink import RolloutSink
 from nemo_gym.rollouts.sizes import record_sizes
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.observer import DriverCounts, driver_metrics
-from nemo_gym.telemetry.tracing import span, tracer
+from nemo_gym.telemetry.tracing import ROLLOUT_ID, span, tracer
 from nemo_gym.telemetry.work import rollout_finished
 
 __all__ = ["CollectOptions", "Collector", "Hooks", "StopSignal"]
@@ -273,7 +273,7 @@ def _row(ended: EndedAttempt, attachments: Mapping[str, object]) -> Members:
 def _span_attributes(attempt: Attempt) -> Mapping[str, str]:
     if tracer() is None:
         return {}
-    return {"gym.rollout.id": attempt.rollout_id, "gen_ai.agent.name": attempt.planned.agent}
+    return {ROLLOUT_ID: attempt.rollout_id, "gen_ai.agent.name": attempt.planned.agent}
 
 
 def _first(errors: ExceptionGroup[GymError]) -> GymError:

@@ -144,8 +144,10 @@ class _Start:
         process = "driver" if here or drives else "parent"
         telemetry = ProcessTelemetry.start(self.config, process, self.run_id, notify)
         children = self._children(here)
-        self.stack.push_async_callback(_end, children, telemetry, notify)
+        ending = _Ending(children, telemetry, notify)
+        self.stack.push_async_callback(ending.finish)
         await self.stack.enter_async_context(telemetry.observed_loop())
+        self.stack.push_async_callback(ending.begin)
         client, cell = _client(self.config, self.layout.addresses(), here)
         self.stack.push_async_callback(cell.stop if cell else client.aclose)
         problems = await _start_processes(cell, here, children, self.layout)
@@ -201,14 +203,35 @@ class _Start:
         self.stack.push_async_callback(head.stop, 0.2)
 
 
-async def _end(
-    children: Sequence[ChildProcess], telemetry: ProcessTelemetry, notify: Callable[[str], None]
-) -> None:
-    """Stop the children and what this process exports, side by side.
+class _Ending:
+    """Stops the children and what this process exports, side by side.
 
-    Each of them may have to wait for a collector that does not answer.
+    Each of them may have to wait for a collector that does not answer, and so may the end of the
+    observed loop, which comes after `begin` and before `finish`.
     """
-    await asyncio.gather(stop_all(children, notify), asyncio.to_thread(telemetry.shutdown))
+
+    def __init__(
+        self,
+        children: Sequence[ChildProcess],
+        telemetry: ProcessTelemetry,
+        notify: Callable[[str], None],
+    ) -> None:
+        self._children = children
+        self._telemetry = telemetry
+        self._notify = notify
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def begin(self) -> "asyncio.Task[None]":
+        """Tell the children to stop."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(stop_all(self._children, self._notify))
+            # So that they are told before anything here takes its time.
+            await asyncio.sleep(0)
+        return self._stopping
+
+    async def finish(self) -> None:
+        """Return once the children have ended and all is sent, or will not be."""
+        await asyncio.gather(await self.begin(), asyncio.to_thread(self._telemetry.shutdown))
 
 
 def _client(

@@ -7,12 +7,13 @@ metrics or traces are exported. Nothing here raises, and no text of a request or
 from time import perf_counter
 from typing import Self
 
+from nemo_gym.ids import current_rollout_id
 from nemo_gym.telemetry.ended_calls import Tokens
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.recorded import OPERATION
 from nemo_gym.telemetry.series import MOST_SENT
-from nemo_gym.telemetry.tracing import Span, begin_span, tracer
+from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, begin_span, tracer
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started"]
 
@@ -137,15 +138,15 @@ class ModelCall:
 
     def _begun_span(self) -> Span | None:
         provider, model = self._names
-        return begin_span(
-            f"{OPERATION} {model}",
-            kind="client",
-            attributes={
-                "gen_ai.operation.name": OPERATION,
-                "gen_ai.provider.name": provider,
-                "gen_ai.request.model": model,
-            },
-        )
+        attributes = {
+            "gen_ai.operation.name": OPERATION,
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+        }
+        rollout_id = current_rollout_id()
+        if rollout_id is not None:
+            attributes[ROLLOUT_ID] = attributes["gen_ai.conversation.id"] = rollout_id
+        return begin_span(f"{OPERATION} {model}", kind="client", attributes=attributes)
 
 
 def _category(status: int) -> str:

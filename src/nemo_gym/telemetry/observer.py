@@ -213,7 +213,6 @@ class _ProcessObserver:
         self.driver = DriverCounts()
         self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
         self.samplers: dict[tuple[int, str | None], asyncio.Task[Any] | None] = {}
-        """Who speaks for a loop, and for each name it goes by."""
         self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
@@ -267,10 +266,7 @@ async def count_resident(awaitable: Awaitable[Any], observer: _ProcessObserver) 
 
 
 def request_counts() -> RequestCounts | None:
-    """Return the request totals while an observer is running, else None.
-
-    Asked once a request, so it is a plain global read.
-    """
+    """Return the request totals while an observer is running, else None; a plain global read."""
     state = _PROCESS_OBSERVER
     return None if state is None else state.requests
 
@@ -347,7 +343,7 @@ async def _sample(
         if _speaks_for_its_loop(state):
             state.recent_lags.append(lag_ms)
         if not _speaks_for_its_loop(state, loop_name):
-            continue
+            continue  # several apps may observe one loop; where one ends, the next goes on
         swallowing(state.lag.record, lag_ms, attributes)
         swallowing(state.record_gc_pauses)
         if count_tasks:
@@ -355,10 +351,7 @@ async def _sample(
 
 
 def _speaks_for_its_loop(state: _ProcessObserver, name: str | None = None) -> bool:
-    """Return whether this sampler is the first of its loop, of those that call it `name`.
-
-    Several apps may observe one loop, under one name; when one ends, the next takes its place.
-    """
+    """Say whether this sampler is the first of its loop, or of those that call the loop `name`."""
     me, loop = asyncio.current_task(), id(asyncio.get_running_loop())
     source = state.samplers.get((loop, name))
     if source is None or source.done():

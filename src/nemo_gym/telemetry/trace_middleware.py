@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from nemo_gym.telemetry.routes import rollout_and_path, route_of
-from nemo_gym.telemetry.tracing import Span, extract, tracer
+from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, extract, tracer
 
 __all__ = ["TraceMiddleware"]
 
@@ -76,4 +76,4 @@ def _describe(span: Span, scope: MutableMapping[str, Any], status: int) -> None:
     if status:
         span.set("http.response.status_code", status)
     if rollout_id is not None:
-        span.set("nemo.gym.rollout.id", rollout_id)
+        span.set(ROLLOUT_ID, rollout_id)

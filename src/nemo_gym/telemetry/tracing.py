@@ -25,6 +25,7 @@ from nemo_gym.telemetry.trace_context import (
 )
 
 __all__ = [
+    "ROLLOUT_ID",
     "AttributeValue",
     "Bridge",
     "EndedSpan",
@@ -44,6 +45,9 @@ __all__ = [
 
 AttributeValue = str | bool | int | float
 SpanKind = Literal["internal", "server", "client"]
+
+ROLLOUT_ID = "nemo.gym.rollout.id"
+"""Attribute of the spans that know their rollout; never of a metric."""
 
 _CURRENT: ContextVar[TraceContext | None] = ContextVar("nemo_gym_trace", default=None)
 _QUEUE_LIMIT = 8192

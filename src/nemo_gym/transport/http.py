@@ -10,6 +10,7 @@ import weakref
 from time import perf_counter
 
 from nemo_gym.errors import ConnectionLost
+from nemo_gym.telemetry import observer
 from nemo_gym.telemetry.work import connection_waited
 from nemo_gym.transport.address import Address, parse_address
 from nemo_gym.transport.base import Call
@@ -54,29 +55,36 @@ class HttpTransport:
         _TRANSPORTS.add(self)
 
     async def send(self, call: Call) -> HttpReply:
-        """Send `call`; return its reply once the head has come.
+        """Send `call`; return its reply once the head has come, counted as under way until then.
 
         A kept connection that the other side closes at once, before it says anything, is replaced
         once, and counted in `call.replaced`: it closed while the call was on its way. A call that
         may be sent only `once` is never sent again.
         """
-        pool = self._pools.get(asyncio.get_running_loop()) or self._open_pool()
-        head = request_head(
-            call, host=self._host, target=self._absolute + call.target, extra=self._extra
-        )
-        asked_at = perf_counter()
-        connection, kept = await pool.take()
-        connection_waited(perf_counter() - asked_at)
-        if kept:
-            try:
-                return await self._exchange(connection, head, call)
-            except ConnectionLost:
-                at_work = connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
-                if at_work or call.once:
-                    raise
-            call.replaced += 1
-            connection, _ = await pool.take(fresh=True)
-        return await self._exchange(connection, head, call)
+        counts = observer.request_counts()
+        if counts is not None:
+            counts.outbound_in_flight += 1
+        try:
+            pool = self._pools.get(asyncio.get_running_loop()) or self._open_pool()
+            head = request_head(
+                call, host=self._host, target=self._absolute + call.target, extra=self._extra
+            )
+            asked_at = perf_counter()
+            connection, kept = await pool.take()
+            connection_waited(perf_counter() - asked_at)
+            if kept:
+                try:
+                    return await self._exchange(connection, head, call)
+                except ConnectionLost:
+                    at_work = connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
+                    if at_work or call.once:
+                        raise
+                call.replaced += 1
+                connection, _ = await pool.take(fresh=True)
+            return await self._exchange(connection, head, call)
+        finally:
+            if counts is not None:
+                counts.outbound_in_flight -= 1
 
     async def connect(self) -> None:
         """Open a connection for the next call and send nothing; raises `TransportError`."""

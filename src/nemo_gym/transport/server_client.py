@@ -12,7 +12,6 @@ from typing import Unpack
 
 from nemo_gym.errors import ConnectFailed, ConnectionLost, TransportError
 from nemo_gym.ids import RolloutId, current_rollout_id, split_prefix
-from nemo_gym.telemetry import observer
 from nemo_gym.transport.address import parse_address
 from nemo_gym.transport.base import Call, RawHeaders, Reply, Transport
 from nemo_gym.transport.directory import Directory, Spread
@@ -207,24 +206,12 @@ async def _fetch(
 ) -> tuple[int, RawHeaders, bytes]:
     if _HOOKS.inject is not None:
         _HOOKS.inject(call.headers)
-    reply = await (_counted(transport, call) if over_http else transport.send(call))
+    reply = await (_connected(transport, call) if over_http else transport.send(call))
     try:
         return reply.status, reply.headers, await reply.read()
     except BaseException:
         await reply.aclose()
         raise
-
-
-async def _counted(transport: Transport, call: Call) -> Reply:
-    """Send over HTTP, counted as under way until the head has come."""
-    counts = observer.request_counts()
-    if counts is None:
-        return await _connected(transport, call)
-    counts.outbound_in_flight += 1
-    try:
-        return await _connected(transport, call)
-    finally:
-        counts.outbound_in_flight -= 1
 
 
 async def _connected(transport: Transport, call: Call) -> Reply:
