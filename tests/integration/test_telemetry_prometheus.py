@@ -1,17 +1,19 @@
 """A real scrape, read by the official parser; several processes as one text."""
 
 import asyncio
+import gc
 import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, Exposition, merge_expositions
-from nemo_gym.telemetry.observer import observe_event_loop, request_counts
+from nemo_gym.telemetry.observer import driver_metrics, observe_event_loop, request_counts
 from nemo_gym.telemetry.providers import TelemetryHandle, start_telemetry
 from nemo_gym.telemetry.work import tool_call_ended
 
@@ -70,6 +72,58 @@ async def test_a_scrape_is_read_by_the_official_parser(handle: TelemetryHandle) 
     }
     [identity] = values(text, "target_info")
     assert dict(identity)["service_instance_id"] == handle.instance_id
+
+
+async def observed_scrape(handle: TelemetryHandle) -> str:
+    """Return what a scrape gives once an observer that starts here has recorded lag and pauses."""
+    async with observe_event_loop("server"):
+        state = driver_metrics()
+        assert state is not None
+        state.requests.count_response(200)
+        gc.collect()
+        async with asyncio.timeout(5):
+            while not state.recent_lags:  # noqa: ASYNC110 - what is waited for has no event
+                await asyncio.sleep(0.005)
+        assert handle.scrape_url is not None
+        _, _, text = await asyncio.to_thread(get, handle.scrape_url)
+    return text
+
+
+def told_twice(text: str) -> list[object]:
+    """Return the families, and the samples by name and labels, that are in a scrape repeatedly."""
+    families = list(text_string_to_metric_families(text))
+    samples = [
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in families
+        for sample in family.samples
+    ]
+    told = Counter[object]([*(family.name for family in families), *samples])
+    return [name for name, times in told.items() if times > 1]
+
+
+async def test_an_observer_that_starts_again_is_told_once_in_a_scrape(
+    handle: TelemetryHandle,
+) -> None:
+    scrapes = [await observed_scrape(handle) for _ in range(4)]
+    scrapes.append(handle.exposition())
+
+    assert [told_twice(text) for text in scrapes] == [[]] * 5
+    for text in scrapes[:4]:
+        assert list(values(text, "gym_server_responses_total").values()) == [1]
+        assert len(values(text, "gym_event_loop_lag_ms_count")) == 1
+
+
+async def test_telemetry_that_starts_again_is_told_once_in_a_scrape(
+    handle: TelemetryHandle,
+) -> None:
+    await observed_scrape(handle)
+    handle.shutdown()
+    again = start_telemetry(SETTINGS, service_name="nemo_gym.cell", instance="cell-0")
+    text = await observed_scrape(again)
+    again.shutdown()
+
+    assert told_twice(text) == []
+    assert list(values(text, "gym_server_responses_total").values()) == [1]
 
 
 async def test_every_seed_family_has_its_type(handle: TelemetryHandle) -> None:

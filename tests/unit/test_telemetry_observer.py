@@ -235,7 +235,7 @@ async def test_each_name_of_a_loop_has_its_lag_and_the_next_app_goes_on_where_on
     assert abs(told["driver"] - told["server"]) <= 2
 
 
-async def test_a_second_start_registers_no_instrument_twice(
+async def test_an_observer_that_starts_again_counts_from_zero(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     points: list[Any] = []
