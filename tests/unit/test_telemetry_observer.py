@@ -67,7 +67,7 @@ async def test_the_settings_are_answered_while_exporting() -> None:
     assert settings == (0.25, True)
 
 
-async def test_ten_thousand_concurrent_requests_add_up_exactly() -> None:
+async def test_what_ten_thousand_tasks_add_to_the_totals_reaches_the_instruments_exactly() -> None:
     async def request(number: int) -> None:
         counts = request_counts()
         assert counts is not None
