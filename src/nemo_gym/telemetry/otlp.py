@@ -4,17 +4,15 @@ What the configuration leaves open, the exporters take from the standard `OTEL_*
 """
 
 import logging
-import os
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
+from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol, Signal
 from nemo_gym.telemetry.settings import OtlpOptions
 
 __all__ = ["OtlpTarget", "metric_exporter", "quiet_exporters", "span_exporter"]
 
-Signal = Literal["metrics", "traces"]
 _LOGGER_OF_EXPORTERS = "opentelemetry.exporter.otlp"
 _LONGEST_REASON = 200
 
@@ -23,7 +21,7 @@ _LONGEST_REASON = 200
 class OtlpTarget:
     """Where one signal goes."""
 
-    protocol: Literal["http", "grpc"]
+    protocol: OtlpProtocol
     endpoint: str | None
     """Complete URL for the exporter; None leaves it to the environment."""
     shown: str
@@ -32,15 +30,11 @@ class OtlpTarget:
     @classmethod
     def of(cls, options: OtlpOptions, signal: Signal) -> "OtlpTarget":
         """Return the target that the configuration and the environment name."""
-        env = os.environ
-        named = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_ENDPOINT")
-        base = options.endpoint or named or env.get("OTEL_EXPORTER_OTLP_ENDPOINT")
-        protocol = _protocol(options, signal, base)
-        default = "http://localhost:4317" if protocol == "grpc" else "http://localhost:4318"
-        endpoint = options.endpoint
-        if endpoint is not None and protocol == "http":
+        named = Endpoint.of(options.endpoint, options.protocol, signal)
+        endpoint = options.endpoint or None
+        if endpoint is not None and named.protocol == "http":
             endpoint = _with_signal_path(endpoint, signal)
-        return cls(protocol, endpoint, _shown(base or default))
+        return cls(named.protocol, endpoint, named.shown)
 
 
 def metric_exporter(target: OtlpTarget) -> Any:
@@ -119,25 +113,6 @@ class _LastLine(logging.Handler):
             self.last = line
 
 
-def _protocol(options: OtlpOptions, signal: Signal, base: str | None) -> Literal["http", "grpc"]:
-    if options.protocol is not None:
-        return options.protocol
-    env = os.environ
-    named = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or env.get(
-        "OTEL_EXPORTER_OTLP_PROTOCOL"
-    )
-    if named:
-        return "grpc" if named == "grpc" else "http"
-    return "grpc" if base is not None and _port(base) == 4317 else "http"
-
-
-def _port(url: str) -> int | None:
-    try:
-        return urlsplit(url if "//" in url else f"//{url}").port
-    except ValueError:
-        return None
-
-
 def _with_signal_path(endpoint: str, signal: Signal) -> str:
     path = f"/v1/{signal}"
     base = endpoint.rstrip("/")
@@ -149,8 +124,3 @@ def _with_signal_path(endpoint: str, signal: Signal) -> str:
 def _insecure(target: OtlpTarget) -> bool | None:
     # Left to the environment unless the configured URL says it.
     return None if target.endpoint is None else not target.endpoint.startswith("https://")
-
-
-def _shown(url: str) -> str:
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

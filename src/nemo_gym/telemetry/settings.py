@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Mapping
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.errors import ConfigMistake
+from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol
 
 __all__ = [
     "MetricsOptions",
@@ -42,7 +42,7 @@ class OtlpOptions(_Section):
 
     enabled: bool = False
     """Whether it is used; an endpoint, here or in `OTEL_EXPORTER_OTLP_ENDPOINT`, says so too."""
-    protocol: Literal["http", "grpc"] | None = None
+    protocol: OtlpProtocol | None = None
     """None: `OTEL_EXPORTER_OTLP_PROTOCOL`, else gRPC for port 4317 and HTTP for any other."""
     endpoint: str | None = None
     """URL of the collector. None: `OTEL_EXPORTER_OTLP_ENDPOINT`, or the standard local port."""
@@ -152,8 +152,18 @@ def _idle(keys: list[str], why: str, add: str) -> list[str]:
 def telemetry_options(settings: Mapping[str, object]) -> TelemetryOptions:
     """Return the options that `settings`, the content of the `telemetry` key, stand for.
 
-    Raises `ConfigMistake` that names the first wrong key.
+    Raises `ConfigMistake` that names the first wrong key, or the variable that names a collector
+    which cannot be one. Of a signal that is off, or goes to no collector, none is looked at.
     """
+    options = _validated(settings)
+    if options.on and options.metrics.enabled and options.uses_otlp:
+        Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "metrics").check()
+    if options.on and options.traces.enabled:
+        Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "traces").check()
+    return options
+
+
+def _validated(settings: Mapping[str, object]) -> TelemetryOptions:
     try:
         return TelemetryOptions.model_validate(settings)
     except ValidationError as error:
