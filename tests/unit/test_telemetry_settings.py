@@ -134,6 +134,122 @@ def test_what_is_used_or_off_in_so_many_words_is_not_worth_a_line(section: dict[
     assert idle_settings(telemetry_options(section)) == []
 
 
+TRACED = {"traces": {"enabled": True}}
+NAMED = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@pytest.mark.parametrize(
+    ("section", "metrics", "traces"),
+    [
+        ({}, False, False),
+        ({"otlp": {"protocol": "http"}}, False, False),
+        ({"otlp": {"enabled": False}}, False, False),
+        ({"otlp": {"enabled": False, **COLLECTOR}}, False, False),
+        ({"otlp": {"enabled": True}}, True, True),
+        ({"otlp": COLLECTOR}, True, True),
+    ],
+    ids=["nothing", "protocol", "off", "off-with-endpoint", "on", "endpoint"],
+)
+@pytest.mark.parametrize("none", ["none", "None "])
+def test_no_exporter_by_variable_holds_unless_the_configuration_asks_for_a_collector(
+    monkeypatch: pytest.MonkeyPatch,
+    section: dict[str, Any],
+    metrics: bool,
+    traces: bool,
+    none: str,
+) -> None:
+    monkeypatch.setenv(NAMED, "http://c:4318")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", none)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", none)
+
+    options = telemetry_options({**ON, **TRACED, **section})
+
+    assert (options.uses_otlp, options.exports_traces) == (metrics, traces)
+    assert options.serves_prometheus is not metrics
+
+
+@pytest.mark.parametrize(
+    ("variable", "metrics", "traces"),
+    [("OTEL_METRICS_EXPORTER", False, True), ("OTEL_TRACES_EXPORTER", True, False)],
+)
+def test_no_exporter_by_variable_is_for_one_signal(
+    monkeypatch: pytest.MonkeyPatch, variable: str, metrics: bool, traces: bool
+) -> None:
+    monkeypatch.setenv(NAMED, "http://c:4318")
+    monkeypatch.setenv(variable, "none")
+
+    options = telemetry_options({**ON, **TRACED})
+
+    assert (options.uses_otlp, options.exports_traces) == (metrics, traces)
+
+
+def test_an_exporter_of_another_name_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+
+    assert telemetry_options(TRACED).exports_traces
+
+
+def test_where_nothing_is_left_to_export_telemetry_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+
+    assert not telemetry_options(TRACED).on
+
+
+def test_an_endpoint_of_a_signal_without_exporter_is_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(NAMED, "c:4318")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
+
+    assert not telemetry_options({**ON, **TRACED}).uses_otlp
+
+
+NO_METRICS, NO_TRACES = "OTEL_METRICS_EXPORTER=none", "OTEL_TRACES_EXPORTER=none"
+
+
+@pytest.mark.parametrize(
+    ("section", "lines"),
+    [
+        (ON, []),
+        (TRACED, [f"telemetry.traces.enabled does nothing: the environment says {NO_TRACES}"]),
+        (
+            {"traces": {"enabled": True, "sample_ratio": 0.5}, **ON},
+            [
+                "telemetry.traces.enabled and telemetry.traces.sample_ratio do nothing: "
+                f"the environment says {NO_TRACES}"
+            ],
+        ),
+        (
+            {**ON, "otlp": {"protocol": "grpc"}},
+            [f"telemetry.otlp.protocol does nothing: the environment says {NO_METRICS}"],
+        ),
+        (
+            {**ON, **TRACED, "otlp": {"protocol": "grpc"}},
+            [
+                f"telemetry.traces.enabled does nothing: the environment says {NO_TRACES}",
+                "telemetry.otlp.protocol does nothing: "
+                f"the environment says {NO_METRICS} and {NO_TRACES}",
+            ],
+        ),
+        ({**ON, **TRACED, "otlp": COLLECTOR}, []),
+        ({"traces": {"enabled": False, "sample_ratio": 0.5}}, []),
+        ({"metrics": {"enabled": False}, "otlp": {"protocol": "grpc"}}, []),
+    ],
+)
+def test_a_setting_that_does_nothing_by_a_standard_variable_is_named_with_it(
+    monkeypatch: pytest.MonkeyPatch, section: dict[str, Any], lines: list[str]
+) -> None:
+    for said in (NO_METRICS, NO_TRACES):
+        monkeypatch.setenv(*said.split("="))
+    monkeypatch.setenv(NAMED, "http://c:4318")
+
+    named = idle_settings(telemetry_options(section))
+
+    mend = "; add telemetry.otlp.enabled=true, or unset that"
+    assert named == [f"{line}{mend}" for line in lines]
+
+
 def test_the_standard_switch_that_turns_it_off_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
 

@@ -61,13 +61,13 @@ class Running:
         self._loops: list[ExportLoop] = []
         self._outgoing: Outgoing[MetricsData] | None = None
         self._scrape: ScrapeServer | None = None
-        self._quiet = quiet_exporters() if options.uses_otlp or options.traces.enabled else None
+        self._quiet = quiet_exporters() if options.uses_otlp or options.exports_traces else None
         self._provider: MeterProvider | None = None
         self._scraped: CollectingReader | None = None
         self._meter: PlainMeter | None = None
         if options.metrics.enabled:
             self._start_metrics(options)
-        if options.traces.enabled:
+        if options.exports_traces:
             self._start_traces(options)
 
     def exposition(self) -> str:

@@ -19,6 +19,8 @@ __all__ = [
 ]
 
 
+_METRICS_EXPORTER = "OTEL_METRICS_EXPORTER"
+_TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
 _METRICS_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
 
 
@@ -41,7 +43,11 @@ class OtlpOptions(_Section):
     """`telemetry.otlp`: export to an OpenTelemetry collector."""
 
     enabled: bool = False
-    """Whether it is used; an endpoint, here or in `OTEL_EXPORTER_OTLP_ENDPOINT`, says so too."""
+    """Whether it is used; an endpoint, here or in `OTEL_EXPORTER_OTLP_ENDPOINT`, says so too.
+
+    Unsaid and without an endpoint here, `OTEL_METRICS_EXPORTER=none` and
+    `OTEL_TRACES_EXPORTER=none` keep that signal from it.
+    """
     protocol: OtlpProtocol | None = None
     """None: `OTEL_EXPORTER_OTLP_PROTOCOL`, else gRPC for port 4317 and HTTP for any other."""
     endpoint: str | None = None
@@ -77,13 +83,28 @@ class TelemetryOptions(_Section):
     @property
     def on(self) -> bool:
         """Whether anything is exported."""
-        return not _disabled() and (self.metrics.enabled or self.traces.enabled)
+        return not _disabled() and (self.metrics.enabled or self.exports_traces)
 
     @property
     def uses_otlp(self) -> bool:
-        """Whether a collector gets anything; what is said of `enabled` wins over an endpoint."""
-        named = self.otlp.endpoint or any(map(os.environ.get, _METRICS_ENDPOINTS))
-        return self.otlp.enabled if _says(self.otlp, "enabled") else bool(named)
+        """Whether a collector gets metrics; what is said of `enabled` wins over an endpoint.
+
+        Either of them in the configuration wins over `OTEL_METRICS_EXPORTER=none`.
+        """
+        if _says(self.otlp, "enabled"):
+            return self.otlp.enabled
+        by_variable = any(map(os.environ.get, _METRICS_ENDPOINTS)) and not _none(_METRICS_EXPORTER)
+        return bool(self.otlp.endpoint) or by_variable
+
+    @property
+    def exports_traces(self) -> bool:
+        """Whether a collector gets spans, as far as telemetry is not off as a whole.
+
+        `OTEL_TRACES_EXPORTER=none` says no, unless the configuration asks for a collector.
+        """
+        otlp = self.otlp
+        asked = otlp.enabled if _says(otlp, "enabled") else bool(otlp.endpoint)
+        return self.traces.enabled and (asked or not _none(_TRACES_EXPORTER))
 
     @property
     def serves_prometheus(self) -> bool:
@@ -99,14 +120,22 @@ def idle_settings(options: TelemetryOptions) -> list[str]:
     """
     metrics, traces = _says(options.metrics, "enabled"), _says(options.traces, "enabled")
     lines = [] if metrics else _idle(_of_metrics(options), "metrics are off", _METRICS_ON)
+    of_traces = _said("traces", options.traces)
     if not traces:
-        lines += _idle(_said("traces", options.traces), "traces are off", _TRACES_ON)
+        lines += _idle(of_traces, "traces are off", _TRACES_ON)
+    elif options.traces.enabled and not options.exports_traces:
+        lines += _idle(of_traces, *_no_collector([_TRACES_EXPORTER]))
     of_otlp = _said("otlp", options.otlp)
     if not (metrics or traces):
         either = f"{_METRICS_ON} or {_TRACES_ON}"
         lines += _idle(of_otlp, "metrics and traces are off", either)
-    elif options.metrics.enabled and not (options.traces.enabled or _collector_said(options)):
-        lines += _idle(of_otlp, "no collector is named", "telemetry.otlp.endpoint=URL")
+    elif not (_says(options.otlp, "enabled") or _collector_used(options)):
+        wanted = {
+            _METRICS_EXPORTER: options.metrics.enabled,
+            _TRACES_EXPORTER: options.traces.enabled,
+        }
+        on = [variable for variable, enabled in wanted.items() if enabled]
+        lines += _idle(of_otlp, *_no_collector(on)) if on else []
     if _disabled() and (options.metrics.enabled or options.traces.enabled):
         lines.append("telemetry is off whatever is configured: OTEL_SDK_DISABLED=true is set")
     return lines
@@ -116,8 +145,23 @@ _METRICS_ON = "telemetry.metrics.enabled=true"
 _TRACES_ON = "telemetry.traces.enabled=true"
 
 
-def _collector_said(options: TelemetryOptions) -> bool:
-    return options.uses_otlp or _says(options.otlp, "enabled")
+def _collector_used(options: TelemetryOptions) -> bool:
+    return options.exports_traces or (options.metrics.enabled and options.uses_otlp)
+
+
+def _no_collector(variables: list[str]) -> tuple[str, str]:
+    """Return why signals with these exporters go to no collector, and what to add."""
+    off = [f"{variable}=none" for variable in variables if _none(variable)]
+    if not off:
+        return "no collector is named", "telemetry.otlp.endpoint=URL"
+    return (
+        f"the environment says {' and '.join(off)}",
+        "telemetry.otlp.enabled=true, or unset that",
+    )
+
+
+def _none(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() == "none"
 
 
 def _of_metrics(options: TelemetryOptions) -> list[str]:
@@ -158,7 +202,7 @@ def telemetry_options(settings: Mapping[str, object]) -> TelemetryOptions:
     options = _validated(settings)
     if options.on and options.metrics.enabled and options.uses_otlp:
         Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "metrics").check()
-    if options.on and options.traces.enabled:
+    if options.on and options.exports_traces:
         Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "traces").check()
     return options
 
