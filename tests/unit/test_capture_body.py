@@ -1,8 +1,14 @@
 """Of a body is kept what it says, up to a limit, or the bytes that say nothing."""
 
 import gzip
+import zlib
+from collections.abc import Callable
 
+import brotli
 import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemo_gym.capture.body import BodyTap, TappedBody
 
@@ -53,3 +59,54 @@ def test_an_encoding_that_nobody_knows_leaves_the_bytes(names: list[str]) -> Non
 
 def test_bytes_that_cannot_be_read_are_cut_at_the_limit_too() -> None:
     assert _tapped(["snappy"], [b"abc", b"def", b"g"], 4).undecodable == b"abcd"
+
+
+def _bare_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+PACKERS: dict[str, list[Callable[[bytes], bytes]]] = {
+    "gzip": [gzip.compress],
+    "deflate": [zlib.compress, _bare_deflate],
+    "br": [brotli.compress],
+    "zstd": [zstandard.ZstdCompressor().compress],
+}
+PACKED = [(name, pack) for name, packers in PACKERS.items() for pack in packers]
+
+
+@given(st.sampled_from(PACKED), st.binary(max_size=200), st.data())
+def test_of_a_body_that_breaks_off_is_kept_what_could_be_read_or_the_bytes(
+    packed: tuple[str, Callable[[bytes], bytes]], content: bytes, data: st.DataObject
+) -> None:
+    name, pack = packed
+    whole = pack(content)
+    came = whole[: data.draw(st.integers(0, len(whole) - 1))]
+
+    kept = _tapped([name], [came])
+
+    assert content.startswith(kept.data)
+    if came and content and not kept.data:
+        assert kept.undecodable == came
+    if kept.data or not came:
+        assert kept.undecodable is None
+
+
+@pytest.mark.parametrize(("name", "pack"), PACKED)
+def test_a_whole_body_that_is_empty_is_no_broken_one(
+    name: str, pack: Callable[[bytes], bytes]
+) -> None:
+    assert _tapped([name], [pack(b"")]) == TappedBody(b"")
+
+
+def test_of_several_encodings_what_broke_off_is_kept_as_it_came() -> None:
+    came = gzip.compress(gzip.compress(b"hello"))[:15]
+
+    assert _tapped(["gzip", "gzip"], [came]) == TappedBody(b"", undecodable=came)
+
+
+def test_a_member_that_broke_off_behind_an_empty_one_is_kept() -> None:
+    for name, pack in (("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress)):
+        came = pack(b"") + pack(b"hello")[:9]
+
+        assert _tapped([name], [came]) == TappedBody(b"", undecodable=came)

@@ -6,7 +6,7 @@ encoding says, they are kept as they came.
 
 from typing import NamedTuple
 
-from nemo_gym.wire.encoding import ContentDecoder, UndecodableBody
+from nemo_gym.wire.encoding import ContentDecoder, UndecodableBody, is_encoded_nothing
 
 __all__ = ["BodyTap", "TappedBody"]
 
@@ -19,7 +19,8 @@ class TappedBody(NamedTuple):
     truncated_at: int | None = None
     """The limit, in bytes, where the body was longer; None when it is whole."""
     undecodable: bytes | None = None
-    """The bytes as they came, where they are not in the encoding that the headers name."""
+    """The bytes as they came, where they are not in the encoding that the headers name, or broke
+    off before anything could be made of them."""
 
 
 # Pieces of a body that are kept apart; small ones in great number hold much more than their bytes.
@@ -32,6 +33,7 @@ class BodyTap:
     __slots__ = (
         "_decoder",
         "_encoded",
+        "_encodings",
         "_joined",
         "_limit",
         "_pieces",
@@ -48,6 +50,7 @@ class BodyTap:
         self._truncated = False
         self._decoder: ContentDecoder | None = None
         self._undecodable = False
+        self._encodings = encodings
         self._encoded: bytearray | None = bytearray() if encodings else None
         if encodings:
             try:
@@ -95,6 +98,10 @@ class BodyTap:
         """Return the body as far as it came."""
         if self._encoded is None and not self._truncated:
             return TappedBody(self._kept())
+        is_nothing = not (self._pieces or self._joined or self._truncated or self._undecodable)
+        if self._encoded and is_nothing:
+            # It may have broken off before anything came of it.
+            self._undecodable = not is_encoded_nothing(self._encodings, bytes(self._encoded))
         return TappedBody(
             self._kept(),
             self._limit if self._truncated else None,

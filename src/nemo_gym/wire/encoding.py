@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import brotli  # pyright: ignore[reportMissingTypeStubs]
 import zstandard
 
-__all__ = ["ContentDecoder", "UndecodableBody", "parse_encodings"]
+__all__ = ["ContentDecoder", "UndecodableBody", "is_encoded_nothing", "parse_encodings"]
 
 # One slice of zstd input makes at most some 32 MB of output.
 _SLICE = 1024
@@ -148,3 +148,46 @@ class ContentDecoder:
         made = chunk[: self._room]
         self._room -= len(chunk)
         return made
+
+
+def is_encoded_nothing(encodings: list[str], data: bytes) -> bool:
+    """Say whether `data`, of which nothing could be made, is a whole body that is empty.
+
+    Otherwise it broke off before anything came of it. Several encodings are never an empty body:
+    nobody sends one.
+    """
+    if len(encodings) != 1:
+        return not data
+    ends = _ENDS.get(encodings[0])
+    return not data or (ends is not None and ends(data))
+
+
+def _zlib_ends(wbits: int, data: bytes) -> bool:
+    inflate = zlib.decompressobj(wbits)
+    try:
+        made = inflate.decompress(data, 1)
+        return not made and inflate.eof and not inflate.unused_data.strip(b"\0")
+    except zlib.error:
+        return False
+
+
+def _brotli_ends(data: bytes) -> bool:
+    inner = _new_brotli()
+    inner.process(data, output_buffer_limit=1)
+    return inner.is_finished()
+
+
+def _zstd_ends(data: bytes) -> bool:
+    inner = zstandard.ZstdDecompressor().decompressobj()
+    inner.decompress(data)
+    return inner.eof and not inner.unused_data
+
+
+_ENDS: dict[str, Callable[[bytes], bool]] = {
+    "gzip": lambda data: _zlib_ends(zlib.MAX_WBITS | 16, data),
+    "x-gzip": lambda data: _zlib_ends(zlib.MAX_WBITS | 16, data),
+    "deflate": lambda data: any(_zlib_ends(sign * zlib.MAX_WBITS, data) for sign in (1, -1)),
+    "br": _brotli_ends,
+    "zstd": _zstd_ends,
+}
+"""Whether bytes that are valid so far, and hold nothing yet, are a whole body, by encoding."""
