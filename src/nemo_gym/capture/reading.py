@@ -5,6 +5,7 @@ file of its own the rows are joined by `completed_at`, then `model_call_id`.
 """
 
 import os
+import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from nemo_gym.files.disk import Disk
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
-from nemo_gym.wire.json import loads_leniently
+from nemo_gym.wire.json import is_object, loads_leniently
 
 __all__ = [
     "CaptureFile",
@@ -53,6 +54,8 @@ class _IdOnly(msgspec.Struct):
 
 
 _ID_DECODER = msgspec.json.Decoder(_IdOnly)
+_HEAD_OF_A_ROW = re.compile(rb'\{"model_call_id":"([^"\\]+)"')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 
 def capture_files(layout: Layout) -> Generator[CaptureFile]:
@@ -114,13 +117,33 @@ def read_file(disk: Disk, path: Path) -> Generator[StoredExchange | Damaged]:
 
 def model_call_ids(data: bytes) -> list[str]:
     """Return the ids of the rows in the bytes of a capture file; damaged lines have none."""
-    found: list[str] = []
-    for line in data.split(b"\n"):
-        try:
-            found.append(_ID_DECODER.decode(line).model_call_id)
-        except (msgspec.MsgspecError, RecursionError):
-            continue
-    return found
+    ids = (_model_call_id(line) for line in data.split(b"\n") if line)
+    return [found for found in ids if found is not None]
+
+
+def _model_call_id(line: bytes) -> str | None:
+    try:
+        return _ID_DECODER.decode(line).model_call_id
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    # Rows that a strict reader refuses are whole all the same; what reads them deepest is Python.
+    try:
+        value = load_line(line)
+    except RecursionError:
+        return _id_of_deep_row(line)
+    except ValueError:
+        return None
+    found = value.get("model_call_id") if is_object(value) else None
+    return found if isinstance(found, str) else None
+
+
+def _id_of_deep_row(line: bytes) -> str | None:
+    """Return the id of a row that nests deeper than can be read from here, if it is whole."""
+    head = _HEAD_OF_A_ROW.match(line)
+    outside = _STRING.sub(b"", line)
+    opened = outside.count(b"{") + outside.count(b"[")
+    closed = outside.count(b"}") + outside.count(b"]")
+    return head[1].decode("latin-1") if head is not None and opened == closed else None
 
 
 def _read_bytes(disk: Disk, path: Path) -> bytes:
