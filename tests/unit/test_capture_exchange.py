@@ -115,6 +115,17 @@ def test_a_stream_nested_beyond_reason_keeps_its_text() -> None:
     assert stored["response_raw"] == body.decode()
 
 
+def test_a_response_that_nests_too_deeply_to_be_written_is_noted() -> None:
+    delta = b'{"choices":[{"index":0,"delta":{"content":"x","deep":%b}}]}'
+    body = b"data: " + delta % (b"[" * 900 + b"]" * 900) + b"\n\n" + DONE
+
+    stored = _stored(_answered(body, headers=SSE))
+
+    assert stored["response"] is None
+    assert stored["response_raw"] == body.decode()
+    assert stored["notes"]["nested_too_deeply"] == ["response"]
+
+
 def test_facts_of_the_forwarder_are_stored_in_the_documented_order() -> None:
     facts = CallFacts(
         source="local",

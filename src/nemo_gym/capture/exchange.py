@@ -137,6 +137,8 @@ def _optional(
         optional["upstream_attempts"] = [_attempt(attempt) for attempt in facts.attempts]
     if not (_is_whole(tapped) and (facts is None or not facts.notes)):
         notes = _notes(tapped, facts)
+        if tapped.stream is not None and response.json == b"null":
+            notes["nested_too_deeply"] = ["response"]
         if notes:
             optional["notes"] = notes
     return optional
