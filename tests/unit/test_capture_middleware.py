@@ -270,3 +270,15 @@ async def test_a_body_over_the_limit_is_passed_whole_and_kept_in_part() -> None:
     (row,) = store.read("3-1")
     assert row["notes"]["truncated_at"] == 10
     assert client.data == b"x" * 100
+
+
+async def test_a_request_over_the_limit_is_passed_whole_and_kept_in_part() -> None:
+    store, client = MemoryStore(), Client([b'{"messages":[],"model":"m"}'])
+    app = model_call_stack(
+        Script([start(), body(b"{}")]), store=store, model_ref_name="m", body_limit=10
+    )
+    await client.call(app, http_scope(CHAT))
+
+    (row,) = store.read("3-1")
+    assert (row["notes"]["truncated_at"], row["notes"]["truncated_bodies"]) == (10, ["request"])
+    assert row["request_raw"] == '{"messages'
