@@ -1,0 +1,95 @@
+"""Replaying the log that a power cut left: every row comes back, once, whole and in its order."""
+
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.log import new_segment, write_records
+from nemo_gym.capture.recovery import recover
+from nemo_gym.capture.row import Row
+from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.ids import RolloutId
+
+A = RolloutId("0-0")
+
+
+def row(call_id: str) -> Row:
+    return Row(A, call_id, f'{{"model_call_id":"{call_id}","x":"{"x" * 100}"}}'.encode())
+
+
+def layout_of(directory: Path) -> Layout:
+    layout = Layout(directory)
+    for folder in layout.folders:
+        folder.mkdir(exist_ok=True)
+    return layout
+
+
+def leave_segment(layout: Layout, number: int, generation: int, *rows: Row) -> None:
+    """Write a segment of a writer that is gone."""
+    path = layout.segment("w", number)
+    segment = new_segment(REAL_DISK, path, generation, 4096, fill=False)
+    write_records(REAL_DISK, segment, rows)
+    REAL_DISK.close(segment.fd)
+
+
+def leave_owner(layout: Layout) -> None:
+    layout.owner("w").write_text("the boot before the cut")
+
+
+def lines(*rows: Row) -> bytes:
+    return b"".join(row.line + b"\n" for row in rows)
+
+
+@pytest.mark.parametrize(
+    "generations", [{2: 2, 10: 10}, {1: 3, 2: 2}], ids=["many segments", "written over"]
+)
+def test_rows_come_back_in_the_order_in_which_they_were_written(
+    tmp_path: Path, generations: dict[int, int]
+) -> None:
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    for number, generation in generations.items():
+        leave_segment(layout, number, generation, row(f"g{generation}-0"), row(f"g{generation}-1"))
+
+    assert recover(layout, REAL_DISK) == 4
+    in_order = [row(f"g{g}-{n}") for g in sorted(generations.values()) for n in (0, 1)]
+    assert layout.capture_file(A).read_bytes() == lines(*in_order)
+
+
+def test_a_segment_whose_owner_file_was_lost_is_replayed(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path)
+    leave_segment(layout, 1, 1, row("c0"))
+    leave_segment(layout, 2, 2, row("c1"))
+
+    assert recover(layout, REAL_DISK) == 2
+    assert layout.capture_file(A).read_bytes() == lines(row("c0"), row("c1"))
+    assert list(layout.logs.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [row("c1").line[:40], row("c1").line[:40] + bytes(30), bytes(70), row("c1").line + bytes(9)],
+    ids=["its beginning", "its beginning and zeros", "zeros", "all but its end and zeros"],
+)
+def test_a_torn_copy_of_a_row_that_comes_back_goes(tmp_path: Path, torn: bytes) -> None:
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    leave_segment(layout, 1, 1, row("c0"), row("c1"))
+    layout.capture_file(A).write_bytes(lines(row("c0")) + torn)
+
+    recover(layout, REAL_DISK)
+
+    assert layout.capture_file(A).read_bytes() == lines(row("c0"), row("c1"))
+
+
+def test_a_torn_line_of_another_row_is_kept_on_a_line_of_its_own(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    leave_segment(layout, 1, 1, row("c1"))
+    torn = row("other").line[:40]
+    layout.capture_file(A).write_bytes(torn)
+
+    recover(layout, REAL_DISK)
+
+    assert layout.capture_file(A).read_bytes() == torn + b"\n" + lines(row("c1"))
