@@ -1,0 +1,120 @@
+"""What each promise of the store is worth when the power goes right behind it."""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.capture.row import Row
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import RolloutId
+from support.disks import ForgetfulDisk
+
+A = RolloutId("0-0")
+SEGMENT_BYTES = 1 << 16
+
+
+def row(call_id: str) -> Row:
+    return Row(A, call_id, f'{{"model_call_id":"{call_id}"}}'.encode())
+
+
+def store_on(disk: ForgetfulDisk) -> CaptureStore:
+    disk.root.mkdir(exist_ok=True)
+    return CaptureStore(disk.root / "captures", disk=disk, segment_bytes=SEGMENT_BYTES)
+
+
+def after_a_cut(disk: ForgetfulDisk, target: Path) -> CaptureStore:
+    """Return a store on what a power cut at this moment leaves."""
+    disk.cut().restore(disk.root, target, None)
+    return CaptureStore(target / "captures")
+
+
+def ids(store: CaptureStore) -> list[str]:
+    return [dict(item)["model_call_id"] for item in store.read(A) if isinstance(item, dict)]
+
+
+class ForgetfulLogDisk(ForgetfulDisk):
+    """Tells of a failed sync of a log once, as a kernel does: later ones succeed in vain."""
+
+    fails = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lost: set[Path] = set()
+
+    def sync(self, fd: int) -> None:
+        path = Path(f"/proc/self/fd/{fd}").readlink()
+        if self.fails and path.suffix == ".log":
+            self.lost.add(path)
+            raise OSError(errno.EIO, "Input/output error")
+        if path not in self.lost:
+            super().sync(fd)
+
+
+@pytest.mark.parametrize("before", [[], ["before"]], ids=["first row", "second row"])
+def test_no_row_goes_to_a_segment_that_could_not_be_synced(
+    tmp_path: Path, before: list[str]
+) -> None:
+    disk = ForgetfulLogDisk(tmp_path / "now")
+    store = store_on(disk)
+    store.open_for_writing()
+    for call_id in before:
+        store.submit(row(call_id)).result()
+    disk.fails = True
+    store.submit(row("during")).result()
+    disk.fails = False
+    store.submit(row("after")).result()
+
+    assert len(disk.lost) == 1
+    assert ids(after_a_cut(disk, tmp_path / "later")) == [*before, "during", "after"]
+    store.close()
+
+
+class ScarceLogDisk(ForgetfulDisk):
+    """Takes a piece of what goes to the log, as a file system does that is full then."""
+
+    log_room: int | None = None
+
+    def write_parts_at(self, fd: int, parts: Sequence[bytes], offset: int) -> int:
+        data = b"".join(parts)
+        return super().write_parts_at(fd, [data[: self.log_room]], offset)
+
+
+def test_a_row_that_fits_into_the_log_by_half_is_durable_otherwise(tmp_path: Path) -> None:
+    disk = ScarceLogDisk(tmp_path / "now")
+    store = store_on(disk)
+    store.open_for_writing()
+    disk.log_room = 20
+    store.submit(row("by half")).result()
+    disk.log_room = None
+    store.submit(row("after")).result()
+
+    assert ids(after_a_cut(disk, tmp_path / "later")) == ["by half", "after"]
+    store.close()
+
+
+def test_a_mark_is_durable_once_it_is_made(tmp_path: Path) -> None:
+    disk = ForgetfulDisk(tmp_path / "now")
+    store = store_on(disk)
+    store.open_for_writing()
+    store.mark_incomplete(A, "a call broke off")
+    store.flush()
+
+    assert after_a_cut(disk, tmp_path / "later").is_incomplete(A)
+    store.close()
+
+
+def test_what_was_cleared_stays_gone_when_another_opener_looked_at_a_living_log(
+    tmp_path: Path,
+) -> None:
+    disk = ForgetfulDisk(tmp_path / "now")
+    store = store_on(disk)
+    store.submit(row("cleared")).result()
+    store.clear([A])
+    other = store_on(disk)
+    other.rollouts()  # looks through the logs
+    disk.sync_file_system(disk.root)  # as the system does by itself after a while
+
+    assert ids(after_a_cut(disk, tmp_path / "later")) == []
+    store.close()
