@@ -61,7 +61,7 @@ def test_who_waits_for_a_row_goes_on_after_its_claim_is_released(tmp_path: Path)
     store = CaptureStore(tmp_path)
     store.open_for_writing()
     claim = WatchedClaim()
-    future = store.submit(row("c"), claim)  # type: ignore[arg-type]
+    future = store.submit(row("c"), claim)
     claim.waited_for.set_result(future)
     future.result()
 

@@ -8,6 +8,7 @@ is how others know whose log may be replayed.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
 
@@ -69,13 +70,21 @@ class CommitLog:
         """Lock the owner file and make the first segment. Raises `OSError`."""
         layout, disk = self._layout, self._disk
         self._lock_owner()
-        disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
-        disk.sync(self._owner)
-        # Small, so that a server starts at once; the next one is made beside the work.
-        self._current = self._new_segment(self._segment_bytes // _FIRST_IS_SMALLER)
-        for folder in (layout.hidden, layout.directory):
-            disk.sync_directory(folder)
-        sync_name(disk, layout.directory)
+        try:
+            disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
+            disk.sync(self._owner)
+            # Small, so that a server starts at once; the next one is made beside the work.
+            self._current = self._new_segment(self._segment_bytes // _FIRST_IS_SMALLER)
+            for folder in (layout.hidden, layout.directory):
+                disk.sync_directory(folder)
+            sync_name(disk, layout.directory)
+        except BaseException:
+            # It is tried again with every call, and holds no row.
+            for path in (*(s.path for s in self._all_segments()), layout.owner(self._writer)):
+                with suppress(OSError):
+                    disk.unlink(path)
+            self.forget()
+            raise
 
     def commit(self, rows: Sequence[Row]) -> int:
         """Make rows durable that are in their capture files; return the bytes. Raises `OSError`."""

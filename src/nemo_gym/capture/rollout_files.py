@@ -51,8 +51,7 @@ class RolloutFiles:
         self._appends = 0
 
     def append(self, rollout_id: RolloutId, line: bytes) -> None:
-        r"""Append one line (without its `\n`) to the rollout's file. Raises `OSError`."""
-        line = line.replace(b"\n", b" ")
+        r"""Append one line, which has no `\n`, and its end to the file. Raises `OSError`."""
         handle = self._handles.get(rollout_id) or self._opened(rollout_id)
         self._appends += 1
         handle.used = self._appends

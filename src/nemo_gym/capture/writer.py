@@ -141,6 +141,8 @@ class Writer:
         for job, error in [(job, _make_row(job)) for job in batch]:
             row = job.row
             if row is not None:
+                if b"\n" in row.line:
+                    row = job.row = row._replace(line=row.line.replace(b"\n", b" "))
                 try:
                     append(row.rollout_id, row.line)
                     rows.append(row)
@@ -175,9 +177,11 @@ class Writer:
 
     def _usable_log(self) -> CommitLog | None:
         """Return the log; a new one, with new claims, when somebody removed the directory."""
-        if self._log is not None and self._log.is_gone() and self._parts.new_log is not None:
+        if self._log is not None and self._log.is_gone():
             logger.warning("capture: %s was removed; it is made anew", self._parts.layout.hidden)
             self._log.forget()
+            self._log = None
+        if self._log is None and self._parts.new_log is not None:
             self._log = self._parts.new_log()
             self._parts.claims.reopen()
         return self._log
