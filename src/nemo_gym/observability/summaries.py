@@ -5,7 +5,6 @@ file is held at a time.
 """
 
 import re
-from collections import Counter
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +32,7 @@ class RolloutSummary:
     tokens_in: int | None = None
     """Sum over the calls that reported it; None when none did."""
     tokens_out: int | None = None
-    errors: Counter[str] = field(default_factory=Counter)
+    errors: dict[str, int] = field(default_factory=dict[str, int])
     """Calls by error category."""
     damaged: int = 0
     """Lines that cannot be read."""
@@ -119,7 +118,8 @@ def _add(summary: RolloutSummary, line: RawLine) -> None:
         return
     summary.calls += 1
     if row.error_category is not None:
-        summary.errors[row.error_category] += 1
+        known = summary.errors.get(row.error_category, 0)
+        summary.errors[row.error_category] = known + 1
     if row.completed_at is not None:
         summary.completed_at = max(summary.completed_at or 0.0, row.completed_at)
     if row.response is not None:
