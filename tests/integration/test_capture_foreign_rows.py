@@ -2,9 +2,15 @@
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
+import unicodedata
+from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 GYM = str(Path(sys.executable).parent / "gym")
 
@@ -33,3 +39,80 @@ def test_ls_as_json_counts_the_calls_that_failed(tmp_path: Path) -> None:
 
     assert listed.returncode == 0, listed.stderr
     assert json.loads(listed.stdout)["errors"] == {"cancelled": 2}
+
+
+EVIL = "a\x1b[31m\x1b]52;c;eA==\x07\x00\x9b2J\x7f"
+
+
+def _said(text: str, **more: object) -> dict[str, object]:
+    message = {"role": "assistant", "content": text}
+    response = {
+        "model": text,
+        "choices": [{"message": message}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2},
+    }
+    whole = dict.fromkeys(("model_call_id", "status_code"), None)
+    return {**whole, "dialect": "chat", "completed_at": 1e9, "response": response, **more}
+
+
+def _on_terminal(*arguments: str, folder: Path) -> bytes:
+    """Return what a terminal gets of both standard streams."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [GYM, "capture", *arguments, "--dir", str(folder)], stdout=theirs, stderr=theirs, cwd=folder
+    ):
+        os.close(theirs)
+        printed = b""
+        with suppress(OSError):  # so ends a terminal that nobody holds any more
+            while data := os.read(ours, 65536):
+                printed += data
+    os.close(ours)
+    return printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "0-0"),
+        ("show", "0-0", "--json"),
+        ("show", "0-0", "--raw"),
+        ("show", "no-such-rollout"),
+        ("tail",),
+        ("tail", "--raw"),
+        ("ls",),
+        ("ls", "--json"),
+        ("verify",),
+        ("repair",),
+    ],
+)
+def test_nothing_that_a_model_or_a_path_says_steers_the_terminal(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "calls\x1b[31m\x9b2J"
+    folder.mkdir()
+    notes = {"note": EVIL}
+    _keep(folder, _said(EVIL, error_category=EVIL, notes=notes, request_raw=EVIL), f"no row {EVIL}")
+    printed = _on_terminal(*arguments, folder=folder).decode()
+    ours = re.sub("\x1b\\[[0-9;]*m", "", printed)  # the styles of `show`
+
+    assert printed
+    assert "\x1b[31m\x1b]" not in printed
+    assert not {c for c in ours if unicodedata.category(c) == "Cc"} - {"\r", "\n", "\t"}
+
+
+def test_a_pipe_gets_what_was_said_with_its_controls_visible(tmp_path: Path) -> None:
+    _keep(tmp_path, _said("red \x1b[31m\x9b"))
+    shown = _gym("show", "0-0", folder=tmp_path).stdout
+    record = json.loads(_gym("show", "0-0", "--json", folder=tmp_path).stdout)[0]
+
+    assert r"assistant: red \x1b[31m\x9b" in shown
+    assert record["response"]["choices"][0]["message"]["content"] == "red \x1b[31m\x9b"
+
+
+@pytest.mark.parametrize("arguments", [("show", "0-0"), ("tail",)])
+def test_raw_lines_reach_a_pipe_as_they_are(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    stored = b'{"said": "\xc2\x9b \xff"}\n'
+    (tmp_path / "0-0.capture.jsonl").write_bytes(stored)
+    command = [GYM, "capture", *arguments, "--raw", "--dir", str(tmp_path)]
+
+    assert subprocess.run(command, capture_output=True, check=True).stdout == stored

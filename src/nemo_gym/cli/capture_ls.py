@@ -1,6 +1,5 @@
 """`gym capture ls`: the captured rollouts, one line each."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +10,8 @@ from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
-from nemo_gym.cli.output import print_table
+from nemo_gym.cli.output import print_json, print_table
+from nemo_gym.cli.printable import on_one_line
 from nemo_gym.observability.summaries import RolloutSummary, summarize_all
 
 __all__ = ["ls"]
@@ -29,11 +29,11 @@ def ls(directory: Path | None, *, as_json: bool) -> None:
     summaries = summarize_all(store)
     if as_json:
         for summary in summaries:
-            click.echo(json.dumps(asdict(summary)))
+            print_json(asdict(summary), indent=None)
         return
     rows = [_row(summary) for summary in summaries]
     print_table(_COLUMNS, rows, right=_RIGHT)
-    click.echo(f"{counted(len(rows), 'rollout')} in {store.directory}")
+    click.echo(f"{counted(len(rows), 'rollout')} in {on_one_line(str(store.directory))}")
 
 
 def _row(summary: RolloutSummary) -> list[object]:

@@ -1,6 +1,5 @@
 """`gym capture repair`: damaged bytes out of the way, every good row kept."""
 
-import json
 import sys
 from collections.abc import Generator
 from dataclasses import asdict
@@ -11,6 +10,8 @@ import click
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.output import print_json
+from nemo_gym.cli.printable import on_one_line
 from nemo_gym.observability.repair import Repaired, repair_rollout
 from nemo_gym.observability.summaries import summarize_all
 
@@ -39,13 +40,13 @@ def repair(directory: Path | None, *, as_json: bool) -> None:
         repaired = [
             {k: str(v) if isinstance(v, Path) else v for k, v in asdict(r).items()} for r in done
         ]
-        click.echo(json.dumps({"repaired": repaired, "left": left}, indent=2))
+        print_json({"repaired": repaired, "left": left})
     else:
         for one in done:
-            click.echo(f"{one.path.name}: {', '.join(_told(one))}")
+            click.echo(on_one_line(f"{one.path.name}: {', '.join(_told(one))}"))
         for line in left:
-            click.echo(line, err=True)
-        click.echo(f"{counted(len(done), 'file')} repaired in {store.directory}")
+            click.echo(on_one_line(line), err=True)
+        click.echo(on_one_line(f"{counted(len(done), 'file')} repaired in {store.directory}"))
     sys.exit(1 if left else 0)
 
 

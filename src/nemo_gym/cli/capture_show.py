@@ -1,7 +1,5 @@
 """`gym capture show`: the model calls of one rollout as a conversation."""
 
-import json
-import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +10,10 @@ from nemo_gym.capture.reading import StoredExchange
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.counted import counted
+from nemo_gym.cli.json_text import json_text
 from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.output import print_json, print_stored_line
+from nemo_gym.cli.printable import on_one_line, printable
 from nemo_gym.errors import UserMistake
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.observability.raw_lines import raw_lines
@@ -50,12 +51,12 @@ def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> N
             mend="'gym capture ls' lists the rollouts there are",
         )
     for line in lines:
-        sys.stdout.buffer.write(line.body + b"\n")
+        print_stored_line(line.body)
     if raw:
         return
     calls = _calls(items)
     if as_json:
-        click.echo(json.dumps([_plain(call) for call in calls], ensure_ascii=False, indent=2))
+        print_json([_plain(call) for call in calls])
         return
     for text in _conversation(store, rollout, calls):
         click.echo(text)
@@ -94,11 +95,11 @@ def _conversation(
     again = superseded_calls(c.record for c in calls if isinstance(c, _Call))
     for call in calls:
         if isinstance(call, Damaged):
-            yield click.style(f"-- damaged line: {call}", fg="red")
+            yield _styled(f"-- damaged line: {call}", fg="red")
             continue
         record = call.record
         yield _headline(record, again.get(record.call_index))
-        yield from (click.style(f"   {text}", dim=True) for text in _beside(call.beside))
+        yield from (_styled(f"   {text}", dim=True) for text in _beside(call.beside))
         asked = request_utterances(record.request or {})
         shown = _common(before, asked)
         if shown:
@@ -108,7 +109,7 @@ def _conversation(
             yield from _lines(utterance)
         for name, text in (("request", record.request_raw), ("response", record.response_raw)):
             if text and getattr(record, name) is None:
-                yield f"   {name} as text: {text}"
+                yield printable(f"   {name} as text: {text}")
         yield ""
         before = [*asked, *answered]
     if store.is_pending(rollout):
@@ -128,9 +129,9 @@ def _headline(record: ModelCallRecord, tried_again_as: int | None) -> str:
         f"{record.latency_total_ms:.0f} ms" if record.latency_total_ms is not None else None,
         f"first token {record.latency_ttft_ms:.0f} ms" if record.latency_ttft_ms else None,
     ]
-    line = click.style("── " + " · ".join(fact for fact in facts if fact), bold=True)
+    line = _styled("── " + " · ".join(fact for fact in facts if fact), bold=True)
     if record.error_category:
-        line += click.style(f" · {record.error_category}", fg="red", bold=True)
+        line += _styled(f" · {record.error_category}", fg="red", bold=True)
     if tried_again_as is not None:
         line += f" · tried again as call {tried_again_as}"
     return line
@@ -153,16 +154,21 @@ def _outcome(attempt: dict[str, object]) -> str:
 
 
 def _short(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else json_text(value, indent=None)
     return text if len(text) <= _LONGEST_NOTE else f"{text[:_LONGEST_NOTE]}…"
 
 
 def _lines(utterance: Utterance) -> Generator[str]:
-    label = click.style(f"{utterance.role}{_LABELS.get(utterance.kind, '')}:", fg="cyan")
-    first, *rest = utterance.text.split("\n")
+    label = _styled(f"{utterance.role}{_LABELS.get(utterance.kind, '')}:", fg="cyan")
+    first, *rest = printable(utterance.text).split("\n")
     yield f"   {label} {first}"
     for line in rest:
         yield f"      {line}"
+
+
+def _styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+    # The style itself is made of control characters, so the text is made safe first.
+    return click.style(on_one_line(text), fg=fg, bold=bold or None, dim=dim or None)
 
 
 def _known(count: int | None) -> str:

@@ -10,6 +10,8 @@ import click
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.options import example
+from nemo_gym.cli.output import print_stored_line
+from nemo_gym.cli.printable import on_one_line
 from nemo_gym.observability.follow import Follower, pause_after
 from nemo_gym.records.exchange import Exchange
 from nemo_gym.records.model_call import ModelCallRecord, build
@@ -39,7 +41,7 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
     follower = Follower(store, from_start=True)
     _print(_last(follower.new_lines(), count), raw=raw)
     for path, reason in follower.unreadable.items():
-        click.echo(f"{path.name} cannot be read: {reason}", err=True)
+        click.echo(on_one_line(f"{path.name} cannot be read: {reason}"), err=True)
     looked = 0.0
     while follow:
         time.sleep(pause_after(looked))
@@ -61,7 +63,7 @@ def _last(lines: Iterable[tuple[str, bytes]], count: int) -> list[tuple[float, s
 def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
     for _, rollout_id, line in lines:
         if raw:
-            click.echo(line.decode("utf-8", "replace"))
+            print_stored_line(line)
             continue
         row = loads_object(line)
         text = "damaged line" if row is None else _line(build(row, 0))
@@ -80,7 +82,7 @@ def _line(record: ModelCallRecord) -> str:
         "? ms" if record.latency_total_ms is None else f"{record.latency_total_ms:.0f} ms",
         said if len(said) <= _SHOWN else said[: _SHOWN - 1] + "…",
     ]
-    return "  ".join(known)
+    return on_one_line("  ".join(known))
 
 
 def _number(value: int | None) -> str:

@@ -1,6 +1,5 @@
 """`gym capture verify`: says what in a capture directory is damaged, missing or under way."""
 
-import json
 import sys
 from collections.abc import Generator
 from dataclasses import asdict, dataclass
@@ -12,6 +11,8 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.output import print_json
+from nemo_gym.cli.printable import on_one_line
 from nemo_gym.observability.raw_lines import raw_lines
 from nemo_gym.observability.summaries import is_row, summarize_all
 
@@ -53,14 +54,14 @@ def verify(directory: Path | None, *, as_json: bool) -> None:
         findings.append(_Finding(None, "pending", what))
     if as_json:
         found = [asdict(finding) for finding in findings]
-        click.echo(json.dumps({"rollouts": rollouts, "calls": calls, "findings": found}, indent=2))
+        print_json({"rollouts": rollouts, "calls": calls, "findings": found})
     else:
         for finding in findings:
             of = "" if finding.rollout_id is None else f"{finding.rollout_id}: "
-            click.echo(f"{of}{finding.kind}: {finding.detail}")
+            click.echo(on_one_line(f"{of}{finding.kind}: {finding.detail}"))
         verdict = counted(len(findings), "finding") if findings else "all whole"
         what = f"{counted(rollouts, 'rollout')}, {counted(calls, 'call')}"
-        click.echo(f"{what} in {store.directory}: {verdict}")
+        click.echo(on_one_line(f"{what} in {store.directory}: {verdict}"))
     sys.exit(1 if findings else 0)
 
 

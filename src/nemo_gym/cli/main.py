@@ -13,6 +13,7 @@ import click
 import nemo_gym
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.lazy import LazyGroup
+from nemo_gym.cli.printable import printable
 from nemo_gym.cli.surroundings import (
     allow_open_files,
     give_streams,
@@ -103,4 +104,4 @@ def _said_of(error: Exception, arguments: list[str]) -> int:
 def _say(error: GymError) -> None:
     with contextlib.suppress(OSError):  # whoever read standard error may be gone
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        click.echo(str(error), err=True)
+        click.echo(printable(str(error)), err=True)

@@ -1,6 +1,5 @@
 """What commands print: tables that fit a terminal, plain columns for a pipe, JSON for machines."""
 
-import json
 import os
 import shutil
 import sys
@@ -9,7 +8,10 @@ from contextlib import contextmanager
 
 import click
 
-__all__ = ["for_whoever_reads", "print_json", "print_table"]
+from nemo_gym.cli.json_text import json_text
+from nemo_gym.cli.printable import on_one_line, printable_json
+
+__all__ = ["for_whoever_reads", "print_json", "print_stored_line", "print_table"]
 
 _NARROWEST_DRAWN = 60
 """Columns of a terminal below which a drawn table would be letters under each other."""
@@ -24,10 +26,21 @@ def for_whoever_reads() -> Generator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def print_json(value: object) -> None:
-    """Print one JSON document, in characters that standard output has."""
+def print_json(value: object, *, indent: int | None = 2) -> None:
+    """Print one JSON document, in characters that standard output has and none that steer it."""
     plain = (sys.stdout.encoding or "ascii").lower() not in {"utf-8", "utf8"}
-    click.echo(json.dumps(value, indent=2, ensure_ascii=plain))
+    click.echo(json_text(value, indent=indent, ascii_only=plain))
+
+
+def print_stored_line(body: bytes, *, on_terminal: bool | None = None) -> None:
+    """Print a line of a capture file, given without its end: its very bytes, but on a terminal.
+
+    There it is shown with its control characters escaped. None asks standard output.
+    """
+    if sys.stdout.isatty() if on_terminal is None else on_terminal:
+        click.echo(printable_json(body.decode("utf-8", "backslashreplace")))
+    else:
+        click.echo(body)
 
 
 def print_table(
@@ -43,7 +56,7 @@ def print_table(
     Drawn to the width of a terminal; into a pipe, a file or a narrow terminal nothing is cut.
     `drawn` decides; None asks standard output.
     """
-    texts = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    texts = [["-" if cell is None else on_one_line(str(cell)) for cell in row] for row in rows]
     if drawn is None:
         wide_enough = shutil.get_terminal_size().columns >= _NARROWEST_DRAWN
         drawn = sys.stdout.isatty() and wide_enough
