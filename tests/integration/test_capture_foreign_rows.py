@@ -116,3 +116,17 @@ def test_raw_lines_reach_a_pipe_as_they_are(tmp_path: Path, arguments: tuple[str
     command = [GYM, "capture", *arguments, "--raw", "--dir", str(tmp_path)]
 
     assert subprocess.run(command, capture_output=True, check=True).stdout == stored
+
+
+def test_a_row_nested_deeply_is_shown_with_all_others(tmp_path: Path) -> None:
+    deep = json.dumps(_said("second"))[:-1] + ', "request": {"x": ' + "[" * 900 + "]" * 900 + "}}"
+    _keep(tmp_path, _said("first"), deep, _said("third"))
+    shown = _gym("show", "0-0", "--json", folder=tmp_path)
+
+    assert shown.returncode == 0, shown.stderr
+    assert [call["response"]["model"] for call in json.loads(shown.stdout)] == [
+        "first",
+        "second",
+        "third",
+    ]
+    assert json.loads(shown.stdout)[1]["request"] == json.loads(deep)["request"]

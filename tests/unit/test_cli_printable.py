@@ -49,6 +49,25 @@ def test_json_holds_the_same_value_without_controls(ascii_only: bool) -> None:
     assert printable_json(text) == text
 
 
+def test_json_nested_deeply_takes_no_more_room_than_the_value() -> None:
+    deep: object = list(range(1000))
+    for _ in range(300):
+        deep = [deep]
+
+    assert json_text(deep) == json.dumps(deep)
+    assert json_text([[1]]) == json.dumps([[1]], indent=2)
+
+
+def test_json_nested_too_deeply_for_an_encoder_is_written_whole() -> None:
+    given = '{"a": [], "b": {}, "ä\\u009b": [1, 2.5, null, true, "\\ud800"]}'
+    deep: object = json.loads(given)
+    for _ in range(50_000):
+        deep = {"x": [0, deep]}
+    text = json_text(deep)
+
+    assert text == '{"x": [0, ' * 50_000 + given + "]}" * 50_000
+
+
 def test_a_stored_line_is_escaped_on_a_terminal_only(
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:

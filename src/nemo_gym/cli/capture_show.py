@@ -85,7 +85,10 @@ def _calls(items: list[StoredExchange | Damaged]) -> list[_Call | Damaged]:
 def _plain(call: _Call | Damaged) -> dict[str, object]:
     if isinstance(call, Damaged):
         return {"damaged": str(call)}
-    return call.record.model_dump(mode="json") | call.beside
+    # Not `model_dump` of the whole: payloads are JSON already, and it gives up on 255 levels.
+    reference = call.record.model_ref
+    plain = {**dict(call.record), "model_ref": reference and reference.model_dump()}
+    return plain | call.beside
 
 
 def _conversation(
