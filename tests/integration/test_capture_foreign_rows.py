@@ -130,3 +130,25 @@ def test_a_row_nested_deeply_is_shown_with_all_others(tmp_path: Path) -> None:
         "third",
     ]
     assert json.loads(shown.stdout)[1]["request"] == json.loads(deep)["request"]
+
+
+def test_a_row_with_half_a_pair_is_read_by_every_command(tmp_path: Path) -> None:
+    _keep(tmp_path, json.dumps(_said("half \ud800")))
+    shown = _gym("show", "0-0", folder=tmp_path)
+    records = _gym("show", "0-0", "--json", folder=tmp_path)
+    last = _gym("tail", folder=tmp_path)
+    (listed,) = map(json.loads, _gym("ls", "--json", folder=tmp_path).stdout.splitlines())
+
+    assert [ran.stderr for ran in (shown, records, last)] == ["", "", ""]
+    assert r"assistant: half \ud800" in shown.stdout
+    assert json.loads(records.stdout)[0]["response"]["model"] == "half \ud800"
+    assert r"half \ud800" in last.stdout
+    assert (listed["calls"], listed["damaged"], listed["completed_at"]) == (1, 0, 1e9)
+    assert (listed["tokens_in"], listed["tokens_out"]) == (3, 2)
+
+
+def test_tail_and_verify_agree_on_what_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "0-0.capture.jsonl").write_bytes(b'{"dialect": "\xff"}\n')
+
+    assert _gym("tail", folder=tmp_path).stdout == "0-0  damaged line\n"
+    assert "damaged: " in _gym("verify", folder=tmp_path).stdout

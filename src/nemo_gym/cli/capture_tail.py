@@ -13,9 +13,9 @@ from nemo_gym.cli.options import example
 from nemo_gym.cli.output import print_stored_line
 from nemo_gym.cli.printable import on_one_line
 from nemo_gym.observability.follow import Follower, pause_after
+from nemo_gym.observability.raw_lines import row_in
 from nemo_gym.records.exchange import Exchange
 from nemo_gym.records.model_call import ModelCallRecord, build
-from nemo_gym.wire.json import loads_object
 from nemo_gym.wire.transcript import response_utterances
 
 __all__ = ["tail"]
@@ -52,7 +52,7 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
 
 def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:
     for rollout_id, line in lines:
-        completed = Exchange.of(loads_object(line) or {}).completed_at
+        completed = Exchange.of(row_in(line) or {}).completed_at
         yield completed or 0.0, rollout_id, line
 
 
@@ -65,7 +65,7 @@ def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
         if raw:
             print_stored_line(line)
             continue
-        row = loads_object(line)
+        row = row_in(line)
         text = "damaged line" if row is None else _line(build(row, 0))
         click.echo(f"{rollout_id}  {text}")
 

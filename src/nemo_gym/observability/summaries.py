@@ -4,6 +4,7 @@ Only the few fields that a summary needs are decoded, so thousands of rollouts c
 file is held at a time.
 """
 
+import math
 import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
@@ -13,11 +14,12 @@ from typing import Any
 import msgspec
 
 from nemo_gym.capture.marks import marked_rollouts
-from nemo_gym.capture.reading import files_of_rollout, load_line
+from nemo_gym.capture.reading import files_of_rollout
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import parse_rollout_id
-from nemo_gym.observability.raw_lines import RawLine, lines_of_files
-from nemo_gym.wire.json import is_object
+from nemo_gym.observability.raw_lines import RawLine, lines_of_files, row_in
+from nemo_gym.records.exchange import Exchange
+from nemo_gym.wire.json import as_object
 from nemo_gym.wire.usage import TokenStats, token_stats, usage_of
 
 __all__ = ["RolloutSummary", "is_row", "summarize", "summarize_all"]
@@ -132,12 +134,16 @@ def _tokens(response: _Response, dialect: str | None, body: bytes) -> TokenStats
     usage = usage_of({"usage": response.usage, "x_groq": response.x_groq})
     if usage is None:
         # Seldom are they in a choice; reading every choice would double the cost of a listing.
-        try:
-            choices = _CHOICES_DECODER.decode(body).response.choices
-        except (msgspec.MsgspecError, ValueError, RecursionError):
-            choices = []
-        usage = usage_of({"choices": [{"usage": choice.usage} for choice in choices]})
+        usage = _usage_in_choices(body)
     return token_stats(usage, dialect)
+
+
+def _usage_in_choices(body: bytes) -> object:
+    try:
+        choices = _CHOICES_DECODER.decode(body).response.choices
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return usage_of(as_object((row_in(body) or {}).get("response")) or {})
+    return usage_of({"choices": [{"usage": choice.usage} for choice in choices]})
 
 
 def _decoded(body: bytes) -> _Row | None:
@@ -147,14 +153,20 @@ def _decoded(body: bytes) -> _Row | None:
         return _DECODER.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         # A field of another type than expected, or JSON that only a lenient decoder takes.
-        return _Row() if _is_object(body) else None
+        row = row_in(body)
+        return None if row is None else _as_far_as_known(row)
 
 
-def _is_object(body: bytes) -> bool:
-    try:
-        return is_object(load_line(body))
-    except (ValueError, RecursionError):
-        return False
+def _as_far_as_known(row: dict[str, object]) -> _Row:
+    """Return what is of its type in a row; the whole of it was decoded for that."""
+    call = Exchange.of(row)
+    completed = call.completed_at
+    return _Row(
+        call.dialect,
+        call.error_category,
+        completed if completed is not None and math.isfinite(completed) else None,
+        None if call.response is None else _Response(usage_of(call.response)),
+    )
 
 
 def _sum(total: int | None, value: int | None) -> int | None:
