@@ -32,7 +32,11 @@ _LABELS = {"reasoning": " (reasoning)", "tool_call": " calls", "refusal": " refu
 @click.argument("rollout")
 @capture_dir_option
 @json_option
-@click.option("--raw", is_flag=True, help="Print the stored lines as they are.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print the stored lines as they are; a terminal gets control characters escaped.",
+)
 def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> None:
     """Show the model calls of ROLLOUT as a readable conversation."""
     store = open_store(directory)

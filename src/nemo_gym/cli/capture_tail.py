@@ -34,7 +34,11 @@ _SHOWN = 60
     help="Calls to begin with.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Keep printing calls as they come.")
-@click.option("--raw", is_flag=True, help="Print the stored lines as they are.")
+@click.option(
+    "--raw",
+    is_flag=True,
+    help="Print the stored lines as they are; a terminal gets control characters escaped.",
+)
 def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None:
     """Print the last model calls; with -f, the next ones as they come, until Ctrl-C."""
     store = open_store(directory)
