@@ -71,7 +71,8 @@ def calls(tmp_path: Path) -> Generator[Path]:
     (folder / "notes.txt").write_text("mine")
     yield folder
     for path in (folder, *folder.iterdir()):
-        path.chmod(0o700)
+        if not path.is_symlink():
+            path.chmod(0o700)
 
 
 def test_what_is_wrong_is_found_and_mended_and_every_row_is_there(
@@ -203,3 +204,23 @@ def test_the_example_in_a_commands_help_runs_as_it_is_written(tmp_path: Path, ve
     assert example[:3] == ["gym", "capture", verb]
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert ended.stdout
+
+
+def test_a_pipe_and_a_ring_of_links_are_named_and_waited_for_by_nobody(
+    calls: Path, tmp_path: Path
+) -> None:
+    os.mkfifo(calls / "pipe.capture.jsonl")
+    (calls / "ring.capture.jsonl").symlink_to("ring.capture.jsonl")
+
+    verbs = (("ls",), ("verify",), ("repair",), ("tail", "-n", "99"))
+    looked = [_gym(*verb, cwd=tmp_path) for verb in verbs]
+    shown = [_gym("show", rollout, cwd=tmp_path) for rollout in ("pipe", "ring")]
+
+    assert [c.returncode for c in (*looked, *shown)] == [0, 1, 1, 0, 2, 2]
+    for ended in looked:
+        said = ended.stdout + ended.stderr
+        assert "Not a regular file" in said
+        assert "Too many levels of symbolic links" in said
+        assert "Traceback" not in said
+    assert ["cannot be read: " in c.stderr for c in shown] == [True, True]
+    assert "a2" in looked[3].stdout

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import marked_rollouts, remove_mark
-from nemo_gym.capture.reading import capture_files, files_of_rollout, model_call_ids
+from nemo_gym.capture.reading import (
+    capture_file_at,
+    capture_files,
+    files_of_rollout,
+    model_call_ids,
+)
 from nemo_gym.capture.rollout_files import sync_files
 from nemo_gym.capture.tombstones import Tombstones
 from nemo_gym.files.disk import Disk
@@ -40,12 +45,13 @@ def _full_files(layout: Layout, wanted: Collection[RolloutId]) -> Generator[tupl
     if len(wanted) > _FEW:
         # One look at the directory, however many rollouts there are.
         for file in capture_files(layout):
-            if file.size and file.rollout_id in wanted:
+            if file.rollout_id in wanted and not file.is_cleared:
                 yield file.path, file.rollout_id
         return
     for rollout_id in wanted:
         for path in files_of_rollout(layout, rollout_id):
-            if path.stat().st_size:
+            found = capture_file_at(path)
+            if found is not None and not found.is_cleared:
                 yield path, rollout_id
 
 

@@ -19,12 +19,14 @@ from nemo_gym.files.append import read_locked
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
+from nemo_gym.files.regular import not_regular
 from nemo_gym.ids import RolloutId
 from nemo_gym.wire.json import is_object, loads_leniently
 
 __all__ = [
     "CaptureFile",
     "StoredExchange",
+    "capture_file_at",
     "capture_files",
     "files_of_rollout",
     "load_line",
@@ -47,6 +49,13 @@ class CaptureFile:
     """The only writer of the file; None for the file that all share."""
     size: int
     """In bytes; 0 once it was cleared."""
+    problem: str | None = None
+    """Why it is no file that rows can be in, such as a pipe or a ring of links; None: it is one."""
+
+    @property
+    def is_cleared(self) -> bool:
+        """There are surely no rows in it."""
+        return self.size == 0 and self.problem is None
 
 
 class _IdOnly(msgspec.Struct):
@@ -66,10 +75,30 @@ def capture_files(layout: Layout) -> Generator[CaptureFile]:
         return
     with entries:
         for entry in entries:
-            name = layout.parse(entry.name)
-            if name is not None and entry.is_file():
-                size = entry.stat().st_size
-                yield CaptureFile(Path(entry.path), name.rollout_id, name.writer, size)
+            found = capture_file_at(Path(entry.path))
+            if found is not None:
+                yield found
+
+
+def capture_file_at(path: Path) -> CaptureFile | None:
+    """Return the capture file of this name; None where nothing is, or it has another's name."""
+    name = Layout.parse(path.name)
+    if name is None:
+        return None
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        return CaptureFile(path, *name, size=0, problem=_reason(error))
+    problem = not_regular(status.st_mode, path)
+    if problem is not None:
+        return CaptureFile(path, *name, size=0, problem=_reason(problem))
+    return CaptureFile(path, *name, size=status.st_size)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
@@ -80,7 +109,7 @@ def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
     except OSError:
         writers = []
     own = [layout.capture_file(rollout_id, writer) for writer in writers]
-    found = [path for path in (shared, *own) if path.exists()]
+    found = [path for path in (shared, *own) if capture_file_at(path) is not None]
     if found or layout.hidden.exists():
         return found
     # A directory that was copied without its hidden folder does not know its writers.

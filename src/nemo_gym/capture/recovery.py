@@ -34,7 +34,7 @@ def recover(layout: Layout, disk: Disk) -> int:
             with _one_at_a_time(layout, disk):
                 restored = _recover_all(layout, disk)
     except OSError as error:
-        logger.warning("capture: %s cannot be looked through: %r", layout.hidden, error)
+        logger.warning("capture: %s cannot be looked through: %s", layout.hidden, error)
     if restored:
         logger.warning("capture: put %d rows back into %s", restored, layout.directory)
     return restored
@@ -56,12 +56,15 @@ def _recover_all(layout: Layout, disk: Disk) -> int:
     names = sorted(path.name for path in layout.logs.iterdir())
     owned = {name.removesuffix(OWNER) for name in names if name.endswith(OWNER)}
     orphans = {name.partition(".")[0] for name in names} - owned
-    for writer in sorted(owned):
-        restored += _recover_writer(layout, disk, writer, f"{writer}{OWNER}")
+    locks = {writer: f"{writer}{OWNER}" for writer in sorted(owned)}
     for writer in sorted(orphans):
         # The power went between making a segment durable and its owner file.
-        first = next(name for name in names if name.partition(".")[0] == writer)
-        restored += _recover_writer(layout, disk, writer, first)
+        locks[writer] = next(name for name in names if name.partition(".")[0] == writer)
+    for writer, lock_name in locks.items():
+        try:
+            restored += _recover_writer(layout, disk, writer, lock_name)
+        except OSError as error:
+            logger.warning("capture: the log of %s is left as it is: %s", writer, error)
     forget_tombstones(layout, disk)
     return restored
 
@@ -79,7 +82,16 @@ def _recover_writer(layout: Layout, disk: Disk, writer: str, lock_name: str) -> 
         segments = sorted(layout.logs.glob(f"{writer}.*.log"))
         logs = sorted((read_segment(disk, path) for path in segments), key=itemgetter(0))
         records = [record for _, part in logs for record in part]
-        restored = _settle(layout, disk, records, forgotten=owner.decode() != disk.page_cache_id())
+        forgotten = owner.decode() != disk.page_cache_id()
+        restored, failed = _settle(layout, disk, records, forgotten=forgotten)
+        if failed:
+            logger.warning(
+                "capture: the log of %s is kept: %d rollouts cannot have their rows back: %s",
+                writer,
+                len(failed),
+                failed[0],
+            )
+            return restored
         for path in (*segments, layout.owner(writer)):
             disk.unlink(path)
         return restored
@@ -87,8 +99,12 @@ def _recover_writer(layout: Layout, disk: Disk, writer: str, lock_name: str) -> 
         disk.close(fd)
 
 
-def _settle(layout: Layout, disk: Disk, records: Iterable[Row], *, forgotten: bool) -> int:
-    """Make the capture files hold, for ever, what the log holds; return how many rows came back.
+def _settle(
+    layout: Layout, disk: Disk, records: Iterable[Row], *, forgotten: bool
+) -> tuple[int, list[OSError]]:
+    """Make the capture files hold, for ever, what the log holds.
+
+    Returns how many rows came back, and an error for each file that could not take its own.
 
     Without a power cut (`forgotten` false) nothing is missing but what somebody removed on
     purpose, and that is not brought back.
@@ -97,14 +113,19 @@ def _settle(layout: Layout, disk: Disk, records: Iterable[Row], *, forgotten: bo
     for record in records:
         by_rollout[record.rollout_id].append(record)
     restored = 0
-    if forgotten:
-        cleared = read_tombstones(layout)
-        for rollout_id, wanted in by_rollout.items():
-            restored += _put_back(disk, layout.capture_file(rollout_id), wanted, cleared)
-    if by_rollout:
-        touched = [layout.capture_file(rollout_id) for rollout_id in by_rollout]
+    failed: list[OSError] = []
+    touched: list[Path] = []
+    cleared = read_tombstones(layout, disk) if forgotten else set[str]()
+    for rollout_id, wanted in by_rollout.items():
+        path = layout.capture_file(rollout_id)
+        try:
+            restored += _put_back(disk, path, wanted, cleared) if forgotten else 0
+            touched.append(path)
+        except OSError as error:
+            failed.append(error)
+    if touched:
         sync_files(disk, layout.directory, touched)
-    return restored
+    return restored, failed
 
 
 def _put_back(disk: Disk, path: Path, records: list[Row], cleared: set[str]) -> int:

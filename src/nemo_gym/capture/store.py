@@ -160,8 +160,8 @@ class CaptureStore:
         yield from capture_files(self.layout)
 
     def rollouts(self) -> list[RolloutId]:
-        """Return the ids of the rollouts that have rows, sorted."""
-        return sorted({file.rollout_id for file in self.files() if file.size})
+        """Return the ids of the rollouts that have rows, or a file that cannot be one, sorted."""
+        return sorted({file.rollout_id for file in self.files() if not file.is_cleared})
 
     def clear(self, rollout_ids: Iterable[str]) -> None:
         """Drop all rows and marks of these rollouts, for ever; files that are in use stay."""

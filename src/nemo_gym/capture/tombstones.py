@@ -10,11 +10,13 @@ from collections.abc import Collection
 import orjson
 
 from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.reading import read_file
 from nemo_gym.files.append import append_line
 from nemo_gym.files.disk import Disk
-from nemo_gym.files.jsonl import read_jsonl_objects
+from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
+from nemo_gym.wire.json import as_array
 
 __all__ = ["Tombstones", "forget_tombstones", "read_tombstones"]
 
@@ -60,16 +62,12 @@ def logs_exist(layout: Layout) -> bool:
         return False
 
 
-def read_tombstones(layout: Layout) -> set[str]:
-    """Return the ids of all rows that are to stay cleared."""
+def read_tombstones(layout: Layout, disk: Disk) -> set[str]:
+    """Return the ids of all rows that are to stay cleared. Raises `OSError`."""
     found: set[str] = set()
-    try:
-        for _, item in read_jsonl_objects(layout.tombstones):
-            ids = item.get("model_call_ids") if isinstance(item, dict) else None
-            if isinstance(ids, list):
-                found.update(ids)
-    except FileNotFoundError:
-        pass
+    for item in read_file(disk, layout.tombstones):
+        if not isinstance(item, Damaged):
+            found.update(map(str, as_array(item.get("model_call_ids")) or ()))
     return found
 
 

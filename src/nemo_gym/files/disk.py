@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from nemo_gym.files.libc import size_and_links_now, sync_file_system, write_back
 from nemo_gym.files.locks import FileLocks, QuickLocks
+from nemo_gym.files.regular import open_regular
 from nemo_gym.files.systems import is_local
 
 __all__ = ["REAL_DISK", "Disk", "FileState", "LocalDisk", "disk_of", "sync_name"]
 
-# Every descriptor is closed on exec; Python sets it too, this is for those who read the flags.
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_PARTS = os.sysconf("SC_IOV_MAX") if "SC_IOV_MAX" in os.sysconf_names else 16
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -35,7 +34,10 @@ class FileState(NamedTuple):
 
 
 class Disk:
-    """The real disk. A subclass in a test may be slow, full, or forget what was not synced."""
+    """The real disk. A subclass in a test may be slow, full, or forget what was not synced.
+
+    What is opened is a regular file: a pipe, a socket, a device or a directory is an `OSError`.
+    """
 
     locks: FileLocks = FileLocks()
 
@@ -55,19 +57,19 @@ class Disk:
 
     def open_append(self, path: Path) -> int:
         """Open a file for reading and appending; it is made when it is not there."""
-        return os.open(path, _APPEND, 0o644)
+        return open_regular(path, _APPEND)
 
     def open_read_write(self, path: Path) -> int:
         """Open a file for writing at any place; it is made when it is not there."""
-        return os.open(path, _READ_WRITE, 0o644)
+        return open_regular(path, os.O_RDWR | os.O_CREAT)
 
     def open_existing(self, path: Path) -> int:
         """Open a file that is there, for reading and writing at any place."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        return open_regular(path, os.O_RDWR)
 
     def open_read(self, path: Path) -> int:
         """Open a file that is there."""
-        return os.open(path, _READ)
+        return open_regular(path, os.O_RDONLY)
 
     def close(self, fd: int) -> None:
         """Close a descriptor; its locks go with it."""
@@ -127,7 +129,7 @@ class Disk:
 
     def sync_directory(self, path: Path) -> None:
         """Return once the names in a directory would survive a power cut."""
-        fd = os.open(path, _READ | os.O_DIRECTORY)
+        fd = os.open(path, _DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -138,7 +140,7 @@ class Disk:
 
         One journal commit however many files there are, so it is the way for more than a few.
         """
-        fd = os.open(path, _READ | os.O_DIRECTORY)
+        fd = os.open(path, _DIRECTORY)
         try:
             sync_file_system(fd)
         finally:

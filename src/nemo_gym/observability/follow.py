@@ -8,6 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.ids import RolloutId
 
 __all__ = ["Follower", "pause_after"]
@@ -36,13 +37,16 @@ class Follower:
     def new_lines(self) -> Generator[tuple[RolloutId, bytes]]:
         """Yield every whole line since the last call, with the rollout it belongs to."""
         for file in self._store.files():
+            if file.problem is not None:
+                self.unreadable[file.path] = file.problem
+                continue
             read = self._read.get(file.path, 0)
             if file.size < read:
                 read = 0  # cleared since
             if file.size == read:
                 continue
             try:
-                with file.path.open("rb") as source:
+                with open(REAL_DISK.open_read(file.path), "rb") as source:
                     source.seek(read)
                     data = source.read()
             except OSError as error:

@@ -82,7 +82,7 @@ def summarize_all(store: CaptureStore) -> Generator[RolloutSummary]:
     """Yield a summary of every rollout that has rows or is known to lack one, in natural order."""
     files: dict[str, list[Path]] = {name: [] for name in marked_rollouts(store.layout)}
     for file in store.files():
-        if file.size:
+        if not file.is_cleared:
             files.setdefault(file.rollout_id, []).append(file.path)
     for rollout_id in sorted(files, key=_natural):
         yield _summary(store, rollout_id, sorted(files[rollout_id]))
