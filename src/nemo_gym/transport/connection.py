@@ -17,6 +17,7 @@ from nemo_gym.errors import (
     TransportError,
 )
 from nemo_gym.transport.base import RawHeaders
+from nemo_gym.transport.repeated_length import with_one_length
 from nemo_gym.transport.reply import HttpReply
 
 __all__ = ["Connection"]
@@ -46,7 +47,7 @@ class Connection(asyncio.Protocol):
         "_buffered",
         "_complete",
         "_head",
-        "_head_bytes",
+        "_head_so_far",
         "_headers",
         "_heard_at",
         "_idle_s",
@@ -79,7 +80,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s: float | None = None
         self._heard_at = self._begun_at = self.idle_since = 0.0
-        self._head_bytes = self._buffered = self._unsent = 0
+        self._head_so_far = b""
+        self._buffered = self._unsent = 0
         self._complete = self._interim = self._no_body = self._paused = self._reusable = False
         self.closed = self.heard = False
 
@@ -95,7 +97,8 @@ class Connection(asyncio.Protocol):
             raise RuntimeError("the connection is not open")
         self._head = head_waiter = self.loop.create_future()
         self._reply, self._headers = None, []
-        self._head_bytes = self._buffered = self._unsent = 0
+        self._head_so_far = b""
+        self._buffered = self._unsent = 0
         self._complete = self._reusable = self.heard = False
         self._no_body, self._idle_s = no_body, idle_s
         self._heard_at = self._begun_at = self.loop.time()
@@ -151,14 +154,31 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
-            self._fail(ReplyInvalid(f"{self._name} does not answer in HTTP: {problem}"))
-            return
+            if not self._goes_on_after(data):
+                self._fail(ReplyInvalid(f"{self._name} does not answer in HTTP: {problem}"))
+                return
         if self._complete:
             self._finish()
         elif self._reply is None:
-            self._head_bytes += len(data)
-            if self._head_bytes > _HEAD_LIMIT:
+            self._head_so_far += data
+            if len(self._head_so_far) > _HEAD_LIMIT:
                 self._fail(ReplyInvalid(f"{self._name}: the head of the answer has no end"))
+
+    def _goes_on_after(self, refused: bytes) -> bool:
+        """Say whether the answer can be had although the parser refused bytes of it."""
+        if self._complete:  # what it refused lies behind the end of the answer
+            self._reusable = False
+            return True
+        head = None if self._reply is not None else with_one_length(self._head_so_far + refused)
+        if not head:
+            return head is not None
+        self._parser, self._headers = httptools.HttpResponseParser(self), []
+        try:
+            self._parser.feed_data(head)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._reusable = False
+            return self._complete
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the call under way, if any, and tell the pool."""
