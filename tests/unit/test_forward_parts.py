@@ -245,6 +245,34 @@ def test_a_base_url_that_cannot_be_used_is_a_mistake_of_the_configuration(
         ProviderConfig(name="policy_model").provider(url, ("chat",), model=None, key=None)
 
 
+class _Settings(ProviderConfig):
+    some_api_key: str | None = None
+
+
+@pytest.mark.parametrize("secret", ["sk-first\nlast", "sk-first\x1blast", "sk-first\udcfflast"])
+def test_a_key_that_cannot_be_sent_is_a_mistake_at_start_and_not_shown(secret: str) -> None:
+    settings = _Settings(name="policy_model")
+    with pytest.raises(ConfigMistake, match="the key of policy_model holds") as caught:
+        settings.provider("http://h", ("chat",), model=None, key=Key.bearer(secret))
+
+    assert caught.value.where == "policy_model.some_api_key"
+    assert "first" not in str(caught.value)
+    assert "last" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("x-a", "planted\nx-b: c"), ("x-a", "planted\u2026"), ("x a", "planted"), ("", "planted")],
+)
+def test_a_header_that_cannot_be_sent_is_a_mistake_at_start(name: str, value: str) -> None:
+    settings = ProviderConfig(name="policy_model", extra_headers={"x-ok": "a\tb\xe9", name: value})
+    with pytest.raises(ConfigMistake, match="cannot be sent") as caught:
+        settings.provider("http://h", ("chat",), model=None, key=None)
+
+    assert caught.value.where == "policy_model.extra_headers"
+    assert "planted" not in str(caught.value)
+
+
 async def test_a_client_that_leaves_while_it_asks_costs_the_provider_nothing() -> None:
     upstream = FakeTransport()
     messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, GONE])

@@ -73,9 +73,10 @@ class CaptureStore:
         """Where the capture files lie."""
         return self.layout.directory
 
-    def open_for_writing(self) -> None:
+    def open_for_writing(self, *, setting: str = "model_call_capture_dir") -> None:
         """Start the writer; servers call it at start, so that a bad directory is known then.
 
+        `setting` is what the directory was named by.
         Raises `ConfigMistake` when the directory cannot be created or written.
         """
         try:
@@ -83,7 +84,7 @@ class CaptureStore:
         except OSError as error:
             raise ConfigMistake(
                 f"the capture directory {self.directory} cannot be written: {error}",
-                where="model_call_capture_dir",
+                where=setting,
                 mend="name a directory that this user may create and write",
             ) from error
 

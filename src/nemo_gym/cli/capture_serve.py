@@ -83,10 +83,19 @@ def serve(
 def _key(key_env: str | None) -> str | None:
     if key_env is None:
         return None
-    key = os.environ.get(key_env)
+    from nemo_gym.servers.provider import key_problem
+
+    key = os.environ.get(key_env, "").strip()
     if not key:
         raise ConfigMistake(
             f"the environment variable {key_env} is not set", where="--key-env", mend="export it"
+        )
+    problem = key_problem(key)
+    if problem is not None:
+        raise ConfigMistake(
+            f"the key in the environment variable {key_env} {problem}",
+            where="--key-env",
+            mend="export the key alone, on one line",
         )
     return key
 
@@ -111,7 +120,7 @@ async def _serve(
     from nemo_gym.servers.serve import AppServer, bind_socket
 
     store = CaptureStore(capture.directory)
-    store.open_for_writing()
+    store.open_for_writing(setting="--dir")
     try:
         sock = bind_socket(*address)
     except PortInUse as problem:

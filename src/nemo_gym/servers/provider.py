@@ -3,6 +3,7 @@
 Plain values, made from the settings of a model server; the forwarder reads them.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -20,7 +21,7 @@ from nemo_gym.transport.http import Limits
 from nemo_gym.transport.retry import RetryRule
 from nemo_gym.wire.dialects import DialectName
 
-__all__ = ["MODEL_TYPES_BY_DIALECT", "BaseURL", "Key", "Provider", "ProviderConfig"]
+__all__ = ["MODEL_TYPES_BY_DIALECT", "BaseURL", "Key", "Provider", "ProviderConfig", "key_problem"]
 
 BaseURL = Annotated[
     str,
@@ -44,6 +45,10 @@ MODEL_TYPES_BY_DIALECT: Mapping[DialectName, tuple[str, ...]] = {
 """Which built-in model types speak a dialect: what to tell a client that asks the wrong one."""
 
 _SHORTEST_SECRET = 6
+# A tab may stand in the value of a header; nobody's key has one.
+_NOT_IN_KEYS = re.compile(r"[\x00-\x1f\x7f]")
+_NOT_IN_VALUES = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
+_NOT_IN_NAMES = re.compile(r"[^!#$%&'*+.^_`|~0-9A-Za-z-]|^$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,17 @@ class Key:
     def needle(self) -> bytes | None:
         """What must never leave the process; None for a placeholder such as `EMPTY`."""
         return self.secret.encode() if len(self.secret) >= _SHORTEST_SECRET else None
+
+
+def key_problem(secret: str) -> str | None:
+    """Return why a key cannot travel in a header, without the key; None: it can."""
+    if _NOT_IN_KEYS.search(secret.strip()):
+        return "holds a line break or another control character"
+    try:
+        secret.encode()
+    except UnicodeEncodeError:
+        return "holds bytes that are no UTF-8"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +157,12 @@ class ProviderConfig(BaseResponsesAPIModelConfig):
         key: Key | None,
         name: str | None = None,
     ) -> Provider:
-        """Return the provider at `urls`. Raises `ConfigMistake` for one that names no server."""
+        """Return the provider at `urls`.
+
+        Raises `ConfigMistake` for a URL that names no server, and for a key or a header that cannot
+        be sent.
+        """
+        self._refuse_unsendable(key)
         always = {name: orjson.dumps(value) for name, value in self.extra_body.items()}
         if model:
             always = {"model": orjson.dumps(model), **always}
@@ -160,6 +181,24 @@ class ProviderConfig(BaseResponsesAPIModelConfig):
             RetryRule(tries=self.max_tries, total_s=self.retry_for_s),
             name=name,
         )
+
+    def _refuse_unsendable(self, key: Key | None) -> None:
+        problem = None if key is None else key_problem(key.secret)
+        if problem is not None:
+            names = type(self).model_fields
+            setting = next((f".{name}" for name in names if name.endswith("api_key")), "")
+            raise ConfigMistake(
+                f"the key of {self.name} {problem}",
+                where=f"{self.name}{setting}",
+                mend="give the key alone, on one line, in policy_api_key of env.yaml",
+            )
+        for name, value in self.extra_headers.items():
+            if _NOT_IN_NAMES.search(name) or _NOT_IN_VALUES.search(value):
+                raise ConfigMistake(
+                    f"the header {name!r} of {self.name} has a name or a value that cannot be sent",
+                    where=f"{self.name}.extra_headers",
+                    mend="write it without line breaks, control characters and what is not Latin-1",
+                )
 
 
 def _addresses(urls: str | Sequence[str], server_name: str) -> tuple[Address, ...]:
