@@ -73,3 +73,17 @@ def test_an_error_that_does_not_unpack_says_so_in_the_dialect_of_its_client() ->
     assert "content-encoding gzip: not gzip" in json.loads(sent)["error"]["message"]
     assert (b"retry-after", b"1") in headers
     assert (b"content-type", b"application/json") in headers
+
+
+@given(st.sampled_from(sorted(PACKERS)))
+def test_an_error_that_escapes_the_key_is_told_but_for_it(encoding: str) -> None:
+    body = rb'{"error":{"message":"sk\u002Dplanted\/key-1, sk-planted%2fkey&#45;1"}}'
+    head = [(b"content-encoding", encoding.encode())]
+
+    _, sent = without_key(401, head, PACKERS[encoding](body), PROVIDER, DIALECTS[0], whole=True)
+
+    assert json.loads(sent) == {"error": {"message": "***, ***"}}
+
+
+def test_an_error_that_was_cut_within_an_escape_of_the_key_ends_before_it() -> None:
+    assert hidden_beginning(rb"no: sk-planted\u002", PROVIDER) == b"no: "

@@ -238,6 +238,41 @@ def test_a_key_that_an_error_repeats_is_not_stored_and_the_rest_is() -> None:
     assert "Incorrect API key provided" in stored["response"]["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        rb"AbC\/def+ghi\/jkl==",
+        rb"AbC/def\u002Bghi/jkl==",
+        rb"AbC/def+ghi/jkl\u003d\u003d",
+        rb"AbC%2fdef&#43;ghi\\/jkl&#x3D;\\u003D",
+    ],
+)
+@pytest.mark.parametrize("framing", [b"%b", b"data: %b\n\n"])
+def test_the_key_of_a_client_is_not_stored_however_an_error_escapes_it(
+    repeated: bytes, framing: bytes
+) -> None:
+    led = Led(headers=[(b"authorization", b"Bearer AbC/def+ghi/jkl==")])
+    streamed = framing.startswith(b"data")
+    led.start(SSE if streamed else JSON, 200 if streamed else 401)
+    led.send(framing % b'{"error":{"message":"bad key %b!"}}' % repeated, more=False)
+
+    stored = _stored(led.end())
+
+    assert stored["response"]["error"]["message"] == "bad key ***!"
+    shown = b'{"error":{"message":"bad key ***!"}}'
+    assert stored.get("response_raw") == ((framing % shown).decode() if streamed else None)
+
+
+def test_a_key_in_an_error_that_is_nested_deeply_is_not_stored_and_the_call_is() -> None:
+    depth = b"[" * 600 + b"]" * 600
+    body = rb'{"message":"sk\u002dplanted-1","error":%b}' % depth
+    unquoted = rb'{"\u0022planted":1,"error":%b}' % depth
+    facts = CallFacts(secrets=frozenset({"sk-planted-1", '"planted":'}))
+
+    assert json.loads(_line(_answered(body, status=400), facts))["response"]["message"] == "***"
+    assert json.loads(_line(_answered(unquoted, status=400), facts))["response"] is None
+
+
 def test_a_call_that_the_client_left_is_cancelled_with_its_phase_and_partial() -> None:
     led = Led()
     led.start(SSE)

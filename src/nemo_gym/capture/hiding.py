@@ -4,13 +4,13 @@ Providers repeat keys, URLs and whole headers in their error texts. A row holds 
 must not hold what is secret in it: the credentials that the client sent, and those of the server.
 """
 
-import json
 import re
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Generator, Iterable
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus
 
+from nemo_gym.config.spellings import SecretFinder
 from nemo_gym.wire.json import is_array, is_object
 
 __all__ = ["Hider", "credentials_of"]
@@ -18,8 +18,6 @@ __all__ = ["Hider", "credentials_of"]
 _HIDDEN = "***"
 # Shorter ones (`EMPTY`, `none`) are placeholders: without them every text would be garbled.
 _SHORTEST = 6
-# So few characters of a secret (`sk-`) may as well be the end of a word.
-_TELLS_NOTHING = 3
 _ANYWHERE = r"(api[-_]?key|key|token|secret|password|auth|jwt|sig|signature|credentials?)"
 _NAMES = re.compile(rf"authorization|cookie|(^|[-_]){_ANYWHERE}$")
 _PARAMETERS = re.compile(rf"(^|[-_]){_ANYWHERE}$")
@@ -59,17 +57,14 @@ def _in_header(name: str, value: str) -> Generator[str]:
 class Hider:
     """Puts `***` in the place of every one of `secrets`, however it is spelled."""
 
-    __slots__ = ("_forms", "_pattern")
+    __slots__ = ("_finder",)
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for s in secrets if len(s) >= _SHORTEST for form in _forms(s)}
-        self._forms = forms
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._finder = SecretFinder(s for s in secrets if len(s) >= _SHORTEST)
 
     def text(self, text: str) -> str:
         """Return the text without secrets."""
-        return text if self._pattern is None else self._pattern.sub(_HIDDEN, text)
+        return self._finder.hidden(text, _HIDDEN)
 
     def data(self, data: bytes) -> bytes:
         """Return the bytes of a text without secrets."""
@@ -78,8 +73,8 @@ class Hider:
 
     def beginning(self, data: bytes) -> bytes:
         """Return the bytes of a text that was cut, without an end that may begin a secret."""
-        starts = (_start_at_end(data, form.encode("utf-8", "replace")) for form in self._forms)
-        return data[: len(data) - max(starts, default=0)]
+        text = data.decode("utf-8", "surrogateescape")
+        return text[: self._finder.start_at_end(text)].encode("utf-8", "surrogateescape")
 
     def value(self, value: object) -> object:
         """Return a JSON value without secrets in its texts and keys; numbers stay."""
@@ -93,21 +88,4 @@ class Hider:
 
     def is_in(self, data: bytes) -> bool:
         """Say whether a secret is anywhere in the bytes of a text."""
-        return self._pattern is not None and bool(
-            self._pattern.search(data.decode("utf-8", "replace"))
-        )
-
-
-def _start_at_end(data: bytes, form: bytes) -> int:
-    """Return how many bytes at the end of `data` are the first ones of `form`."""
-    longest = min(len(data), len(form) - 1)
-    return next((n for n in range(longest, _TELLS_NOTHING, -1) if data.endswith(form[:n])), 0)
-
-
-def _forms(secret: str) -> Generator[str]:
-    yield secret
-    yield quote(secret, safe="", errors="replace")
-    yield quote(secret, errors="replace")
-    yield quote_plus(secret, errors="replace")
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+        return self._finder.is_in(data.decode("utf-8", "replace"))

@@ -5,12 +5,13 @@ a header or query parameter that is sent along (`extra_headers`), as user inform
 parameter of a URL, or by having been read from an environment variable with such a name. No I/O.
 """
 
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from urllib.parse import quote, quote_plus, unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus
+
+from nemo_gym.config.spellings import SecretFinder
 
 __all__ = [
     "HIDDEN",
@@ -90,18 +91,16 @@ def hide(tree: Mapping[str, object], secrets: Iterable[str] = ()) -> dict[str, o
 
 
 class Redactor:
-    """Takes secrets out of text: in clear, percent-encoded, or escaped as in JSON."""
+    """Takes secrets out of text: in clear, and escaped as in JSON, Python, a URL or HTML."""
 
-    __slots__ = ("_pattern",)
+    __slots__ = ("_finder",)
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        forms = {form for s in secrets if len(s) >= SHORTEST_REDACTED for form in _forms(s)}
-        longest_first = sorted(forms, key=lambda form: (-len(form), form))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._finder = SecretFinder(s for s in secrets if len(s) >= SHORTEST_REDACTED)
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret replaced by `***`."""
-        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+        return self._finder.hidden(text, HIDDEN)
 
     def __repr__(self) -> str:
         return "Redactor(…)"
@@ -216,14 +215,3 @@ def _hide_url(text: str) -> str:
     return _URL_PARAMETER.sub(
         lambda m: f"{m['name']}{HIDDEN}" if _is_secret_parameter(m[2]) else m[0], text
     )
-
-
-def _forms(secret: str) -> Iterator[str]:
-    yield secret
-    # A value of the environment may hold bytes that are no text.
-    yield quote(secret, safe="", errors="surrogateescape")
-    yield quote(secret, errors="surrogateescape")
-    yield quote_plus(secret, errors="surrogateescape")
-    yield json.dumps(secret)[1:-1]
-    yield json.dumps(secret, ensure_ascii=False)[1:-1]
-    yield repr(secret)[1:-1]
