@@ -1,5 +1,7 @@
 """Answers whose end is plain although the parser refuses some of their bytes."""
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from nemo_gym.errors import ReplyInvalid
@@ -15,6 +17,17 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 def client_of(server: WireServer) -> HttpTransport:
     return HttpTransport(server.origin, limits=Limits(idle_s=5.0))
+
+
+def answering(answer: bytes) -> Callable[[Connection], Awaitable[None]]:
+    """Return what gives one answer on a connection and waits for the client to leave."""
+
+    async def handler(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(answer)
+        await connection.client_leaves()
+
+    return handler
 
 
 @pytest.mark.parametrize("answer", [TWICE, LISTED, CONTINUE + TWICE], ids=["lines", "list", "100"])
@@ -52,12 +65,7 @@ async def test_one_length_said_twice_is_that_length(answer: bytes, step: int) ->
     ids=["two lengths", "two in a list", "no number", "chunked besides", "no http"],
 )
 async def test_a_length_that_can_be_read_in_two_ways_is_refused(answer: bytes) -> None:
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.say(answer)
-        await connection.client_leaves()
-
-    async with serve_wire(handler) as server:
+    async with serve_wire(answering(answer)) as server:
         transport = client_of(server)
         with pytest.raises(ReplyInvalid):
             await (await transport.send(GET)).read()
@@ -78,12 +86,7 @@ async def test_a_length_that_can_be_read_in_two_ways_is_refused(answer: bytes) -
 async def test_bytes_behind_a_whole_answer_cost_the_connection_and_not_the_answer(
     answer: bytes, status: int, body: bytes
 ) -> None:
-    async def handler(connection: Connection) -> None:
-        await connection.request()
-        await connection.say(answer)
-        await connection.client_leaves()
-
-    async with serve_wire(handler) as server:
+    async with serve_wire(answering(answer)) as server:
         transport = client_of(server)
         for _ in range(2):
             reply = await transport.send(GET)

@@ -48,7 +48,7 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
         click.echo(on_one_line(f"{path.name} cannot be read: {reason}"), err=True)
     looked = 0.0
     while follow:
-        time.sleep(pause_after(looked))
+        time.sleep(pause_after(looked))  # no file system tells of all that others write
         began = time.process_time()
         _print(_with_time(follower.new_lines()), raw=raw)
         looked = time.process_time() - began

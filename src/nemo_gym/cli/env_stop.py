@@ -57,5 +57,5 @@ def _gone(run: LiveRun) -> bool:
     while time.monotonic() < deadline:
         if process_start(run.pid) != run.process_started:
             return True
-        time.sleep(_POLL_S)
+        time.sleep(_POLL_S)  # nobody is told of the end of a process that is not his child
     return False
