@@ -95,15 +95,29 @@ usages = st.fixed_dictionaries(
 )
 
 
-@given(st.sampled_from(DIALECTS), usages)
+# What stands around a body's own usage: the word in texts, in keys and further in.
+words = st.sampled_from(["usage", 'the "usage', '"usage": {"prompt_tokens": 1}', "\\", "x"])
+around = st.recursive(
+    words | usages | st.none(),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(words, inner, max_size=2),
+    max_leaves=6,
+)
+members = st.lists(st.tuples(words.filter(lambda word: word != "usage"), around), max_size=3)
+
+
+@given(st.sampled_from(DIALECTS), usages, members, members, st.sampled_from([None, 1]))
 def test_the_quick_way_finds_what_the_thorough_one_finds(
-    dialect: DialectName, usage: dict[str, object]
+    dialect: DialectName,
+    usage: dict[str, object],
+    before: list[tuple[str, object]],
+    after: list[tuple[str, object]],
+    indent: int | None,
 ) -> None:
-    body = json.dumps({"usage": usage}).encode()
+    body = json.dumps({**dict(before), "usage": usage, **dict(after)}, indent=indent).encode()
     counts, sizes = (quick_counts(body, dialect, parts=parts) for parts in (True, False))
 
     expected = token_stats(usage, dialect)
-    assert (counts or TokenCounts(None, None)) == TokenCounts(
+    assert (counts or (None,) * 5) == (
         expected.tokens_in,
         expected.tokens_out,
         cache_signal(usage)[1],
@@ -111,3 +125,12 @@ def test_the_quick_way_finds_what_the_thorough_one_finds(
         expected.tokens_reasoning,
     )
     assert (sizes or (None, None))[:2] == (expected.tokens_in, expected.tokens_out)
+
+
+@given(st.sampled_from(DIALECTS), members)
+def test_the_quick_way_takes_no_other_usage_for_the_bodys_own(
+    dialect: DialectName, found: list[tuple[str, object]]
+) -> None:
+    body = json.dumps(dict(found)).encode()
+
+    assert quick_counts(body, dialect) == told(UsageReader(dialect, stream=False), [body])

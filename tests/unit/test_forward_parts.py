@@ -12,7 +12,7 @@ from starlette.types import Message
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded
-from nemo_gym.servers.forward_headers import request_headers, response_headers
+from nemo_gym.servers.forward_headers import HeaderRule, response_headers
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
 from nemo_gym.transport.address import parse_address
 from nemo_gym.transport.base import RawHeaders
@@ -168,15 +168,15 @@ PASSING: RawHeaders = [
 
 
 def test_headers_pass_but_for_the_hops_and_the_credentials() -> None:
-    bearer = request_headers(CLIENT, provider(Key.bearer("ours")), ADDRESS, messages=False)
-    x_api_key = request_headers(CLIENT, provider(Key.x_api_key("ours")), ADDRESS, messages=False)
+    bearer = HeaderRule(provider(Key.bearer("ours")), ADDRESS).headers(CLIENT, messages=False)
+    x_api_key = HeaderRule(provider(Key.x_api_key("ours")), ADDRESS).headers(CLIENT, messages=False)
 
     assert bearer == [*PASSING, (b"authorization", b"Bearer ours")]
     assert x_api_key == [*PASSING, (b"x-api-key", b"ours")]
 
 
 def test_without_a_key_of_its_own_the_server_passes_the_clients() -> None:
-    sent = request_headers(CLIENT, provider(), ADDRESS, messages=False)
+    sent = HeaderRule(provider(), ADDRESS).headers(CLIENT, messages=False)
 
     assert (b"authorization", b"Bearer theirs") in sent
     assert (b"x-api-key", b"theirs") in sent
@@ -185,28 +185,30 @@ def test_without_a_key_of_its_own_the_server_passes_the_clients() -> None:
 def test_a_user_in_the_url_takes_the_place_of_the_clients_credentials() -> None:
     address = parse_address("http://user:word@h")
 
-    sent = request_headers(CLIENT, provider(), address, messages=False)
+    sent = HeaderRule(provider(), address).headers(CLIENT, messages=False)
 
     assert [value for name, value in sent if name == b"authorization"] == [b"Basic dXNlcjp3b3Jk"]
 
 
 def test_messages_names_a_version_unless_the_client_does() -> None:
-    without = request_headers([], provider(), ADDRESS, messages=True)
+    without = HeaderRule(provider(), ADDRESS).headers([], messages=True)
     named = [(b"anthropic-version", b"2099-01-01")]
 
     assert without == [(b"anthropic-version", b"2023-06-01")]
-    assert request_headers(named, provider(), ADDRESS, messages=True) == named
+    assert HeaderRule(provider(), ADDRESS).headers(named, messages=True) == named
 
 
 def test_headers_of_the_settings_replace_the_clients() -> None:
-    sent = request_headers(
-        [(b"user-agent", b"theirs")],
-        provider(headers={"User-Agent": "ours"}),
-        ADDRESS,
-        messages=False,
-    )
+    rule = HeaderRule(provider(headers={"User-Agent": "ours"}), ADDRESS)
 
-    assert sent == [(b"user-agent", b"ours")]
+    assert rule.headers([(b"user-agent", b"theirs")], messages=False) == [(b"user-agent", b"ours")]
+
+
+@pytest.mark.parametrize("client", [[], [(b"anthropic-version", b"2099-01-01")]])
+def test_a_version_of_the_settings_is_the_only_one(client: RawHeaders) -> None:
+    rule = HeaderRule(provider(headers={"Anthropic-Version": "2024-01-01"}), ADDRESS)
+
+    assert rule.headers(client, messages=True) == [(b"anthropic-version", b"2024-01-01")]
 
 
 def test_an_answer_passes_but_for_the_hops_and_the_date() -> None:

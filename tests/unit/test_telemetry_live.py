@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.telemetry.live import Ongoing, RolloutCounts
+from nemo_gym.telemetry.live import Ongoing, RolloutCounts, live_counts
+from nemo_gym.telemetry.model_calls import model_call_started
 
 SPANS = st.lists(
     st.tuples(st.integers(0, 1000), st.none() | st.integers(0, 1000)).map(
@@ -26,7 +27,26 @@ def test_time_taken_is_the_sum_of_what_ended_and_of_what_is_under_way(
 
     took = sum((now if ended is None else ended) - began for began, ended in spans)
     assert ongoing.total_s(now) == took
-    assert ongoing.open_s(now) == sum(now - began for began, ended in spans if ended is None)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1000), st.booleans())), st.integers(2000, 3000))
+def test_time_of_calls_under_way_is_theirs_alone(calls: list[tuple[int, bool]], now: int) -> None:
+    live, before = live_counts(), len(live_counts().model_open)
+    open_calls = []
+    for began, ends in calls:
+        call = model_call_started("openai", "m")
+        call.started = began
+        if ends:
+            call.ended()
+        else:
+            open_calls.append(call)
+    under_way, took_s = live.model_calls_in_flight, live.model_open_s(now)
+    for call in open_calls:
+        call.ended()
+
+    assert under_way - before == len(open_calls)
+    assert took_s == sum(now - call.started for call in open_calls)
+    assert live.model_calls_in_flight == before
 
 
 def test_a_second_end_and_the_end_of_what_never_began_count_nothing() -> None:

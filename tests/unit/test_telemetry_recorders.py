@@ -34,7 +34,8 @@ class Changes:
 
     @staticmethod
     def read(live: LiveCounts) -> dict[str, float]:
-        return {k: v for k, v in vars(live).items() if isinstance(v, int | float)}
+        plain = {k: v for k, v in vars(live).items() if isinstance(v, int | float)}
+        return {**plain, "model_calls_in_flight": live.model_calls_in_flight}
 
     def since(self) -> dict[str, float]:
         now = self.read(live_counts())

@@ -4,7 +4,7 @@ The routes of an app in, those out that can be found by method and path alone. O
 has no middleware and no handlers for errors beside its own: nobody could tell the difference.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -39,7 +39,7 @@ class DirectRoutes:
         self._seen = 0
         self._found: Found = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
         found = None
         if len(self._routes) != self._seen:
@@ -47,4 +47,4 @@ class DirectRoutes:
             self._seen, self._found = len(self._routes), direct_routes(self._routes)
         if scope["type"] == "http" and not scope.get("root_path"):
             found = self._found.get((scope["method"], scope["path"]))
-        await (self.app if found is None else found)(scope, receive, send)
+        return (self.app if found is None else found)(scope, receive, send)

@@ -20,7 +20,7 @@ from nemo_gym.ids import current_rollout_id
 from nemo_gym.servers.context import raw_path_of
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
 from nemo_gym.servers.forward_errors import hidden_beginning, without_key
-from nemo_gym.servers.forward_headers import header, request_headers, response_headers
+from nemo_gym.servers.forward_headers import header, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
 from nemo_gym.servers.forward_timing import CallTiming, timed_call
@@ -30,7 +30,13 @@ from nemo_gym.servers.provider import Provider
 from nemo_gym.servers.raw import RawRoute
 from nemo_gym.transport.base import Call, RawHeaders, Transport
 from nemo_gym.transport.http import HttpTransport
-from nemo_gym.wire.dialects import DIALECTS, Dialect, dialect_named, dialect_of_route
+from nemo_gym.wire.dialects import (
+    DIALECTS,
+    MESSAGES,
+    Dialect,
+    dialect_named,
+    dialect_of_route,
+)
 
 __all__ = ["Forwarder"]
 
@@ -39,7 +45,7 @@ _ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _JSON: RawHeaders = [(b"content-type", b"application/json")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that costs a call a microsecond
 class _Request:
     """One client's request, as far as forwarding is concerned."""
 
@@ -73,7 +79,7 @@ class Forwarder:
         if transports is None:
             transports = [HttpTransport(a, limits=provider.limits) for a in provider.addresses]
         pairs = zip(provider.addresses, transports, strict=True)
-        self._replicas = [Replica(address, transport) for address, transport in pairs]
+        self._replicas = [Replica(provider, address, transport) for address, transport in pairs]
         self._caller = caller or ProviderCaller(provider.retry)
         model = provider.members.always.get("model")
         self._model_only = Members({} if model is None else {"model": model})
@@ -109,13 +115,13 @@ class Forwarder:
         ways = self._ways(request)
         with self._timed(request) as timing:
             answered = await self._caller.ask(ways, retried=timing.retried)
-            timing.answered(answered.reply, answered.begun)
+            timing.answered_by(answered.reply, answered.begun)
             try:
                 rest = await answered.reply.read()
             finally:
                 await answered.reply.aclose()
             timing.passed(rest)
-            timing.ended()
+            timing.all_passed()
         status, headers = answered.reply.status, answered.reply.headers
         whole = answered.begun + rest
         if status >= 400 and self.provider.secrets:
@@ -155,19 +161,6 @@ class Forwarder:
     async def _serve(
         self, request: _Request, ways: list[Way], send: Send, timing: CallTiming | None
     ) -> None:
-        try:
-            answered = await self._ask(request, ways, timing)
-        except Refused as refused:
-            if timing is not None:
-                timing.failed(refused.refusal.category)
-            await _refuse(request, refused.refusal, send)
-            return
-        if timing is not None:
-            timing.answered(answered.reply, answered.begun)
-        await self._relay(request, answered, send, timing)
-
-    async def _ask(self, request: _Request, ways: list[Way], timing: CallTiming | None) -> Answered:
-        """Return the provider's answer; raises `Refused` where there is none."""
         facts = request.facts
         retried = None if timing is None else timing.retried
         try:
@@ -176,16 +169,27 @@ class Forwarder:
             if facts is not None and unanswered.partial:
                 partial = hidden_beginning(unanswered.partial, self.provider)
                 facts.notes["upstream_body"] = partial.decode("utf-8", "replace")
-            raise Refused(not_answered(unanswered)) from unanswered
+            refusal = not_answered(unanswered)
+            if timing is not None:
+                timing.failed(refusal.category or "connection")
+            await _refuse(request, refusal, send)
+            return
         if facts is not None:
             facts.source = "upstream"
-        return answered
+        if timing is not None:
+            timing.answered_by(answered.reply, answered.begun)
+        await self._relay(request, answered, send, timing)
 
     def _admitted(self, request: _Request) -> list[Way]:
         """Return the ways of a request that may go to the provider; raises `Refused`."""
-        refusal = refusal_for(self.provider, request.dialect, request.method, request.path)
-        if refusal is not None:
-            raise Refused(refusal)
+        if not (
+            request.is_model_call
+            and request.method == "POST"
+            and request.dialect.name in self.provider.dialects
+        ):
+            refusal = refusal_for(self.provider, request.dialect, request.method, request.path)
+            if refusal is not None:
+                raise Refused(refusal)
         return self._ways(request)
 
     def _timed(self, request: _Request) -> CallTiming:
@@ -200,21 +204,18 @@ class Forwarder:
         Raises `Refused` for a body that cannot be read.
         """
         body, unpacked = self._body(request)
-        route = request.path.decode("latin-1")
-        if request.query:
-            route += f"?{request.query.decode('latin-1')}"
+        messages = request.dialect is MESSAGES
+        replicas = self._replicas
+        several = len(replicas) > 1
         ways: list[Way] = []
-        for replica in in_turn(self._replicas, current_rollout_id()):
-            headers = request_headers(
-                request.headers,
-                self.provider,
-                replica.address,
-                messages=request.dialect.name == "messages",
-            )
+        for replica in in_turn(replicas, current_rollout_id()) if several else replicas:
+            headers = replica.rule.headers(request.headers, messages=messages)
             if unpacked:
                 headers = [pair for pair in headers if pair[0] != b"content-encoding"]
-            call = Call(request.method, replica.address.target(route), headers, body)
-            ways.append((replica, call))
+            target = replica.target(request.path, request.query)
+            # What one alone has under way, nobody asks.
+            transport = replica if several else replica.transport
+            ways.append((transport, Call(request.method, target, headers, body)))
         return ways
 
     def _body(self, request: _Request) -> tuple[bytes, bool]:
@@ -250,7 +251,7 @@ class Forwarder:
                 ended = reply.ended
             if timing is not None:
                 # Not after the send: a client that reads slowly is not the provider's time.
-                timing.ended()
+                timing.all_passed()
             await send({"type": "http.response.body", "body": body})
         except TransportError as problem:
             _note_break(request.facts, problem)

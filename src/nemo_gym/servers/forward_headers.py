@@ -7,7 +7,7 @@ from nemo_gym.servers.provider import Provider
 from nemo_gym.transport.address import Address
 from nemo_gym.transport.base import RawHeaders
 
-__all__ = ["header", "hide_key", "request_headers", "response_headers"]
+__all__ = ["HeaderRule", "header", "hide_key", "response_headers"]
 
 _HOP_BY_HOP = frozenset(
     (
@@ -28,45 +28,55 @@ _NOT_ASKED = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _NOT_ANSWERED = _HOP_BY_HOP | {b"date"}
 _CREDENTIALS = frozenset((b"authorization", b"x-api-key", b"api-key"))
 _ANTHROPIC_VERSION = (b"anthropic-version", b"2023-06-01")
+_NOTHING: frozenset[bytes] = frozenset()
 _OWN_COOKIES = b"ng_"
 
 
-def request_headers(
-    client: Iterable[tuple[bytes, bytes]],
-    provider: Provider,
-    address: Address,
-    *,
-    messages: bool,
-) -> RawHeaders:
-    """Return what goes to `provider` at `address` of the headers that a client sent.
+class HeaderRule:
+    """What becomes of a client's headers on their way to one address of a provider.
 
-    All but hop-by-hop ones, the session cookies of our own servers, and, where the server has a
-    key, the credentials of the client, which the key replaces. `messages`: the call is in the
-    Messages dialect, which must name a version.
+    Worked out once: only what a client sends differs between calls.
     """
-    pairs = list(client)
-    dropped = _NOT_ASKED | _named_by_connection(pairs)
-    if provider.key is not None or address.authorization is not None:
-        dropped |= _CREDENTIALS
-    if provider.headers:
-        dropped |= {name.lower().encode("latin-1") for name in provider.headers}
-    headers = [pair for pair in pairs if pair[0] not in dropped]
-    if any(name == b"cookie" for name, _ in headers):
-        headers = _without_own_cookies(headers)
-    if messages and header(headers, _ANTHROPIC_VERSION[0]) is None:
-        headers.append(_ANTHROPIC_VERSION)
-    if provider.key is not None:
-        headers.append((provider.key.header, provider.key.value))
-    elif address.authorization is not None:
-        headers.append((b"authorization", address.authorization.encode("ascii")))
-    for name, value in provider.headers.items():
-        headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
-    return headers
+
+    __slots__ = ("_added", "_dropped", "_has_version")
+
+    def __init__(self, provider: Provider, address: Address) -> None:
+        own = [
+            (name.lower().encode("latin-1"), value.encode("latin-1"))
+            for name, value in provider.headers.items()
+        ]
+        added: RawHeaders = []
+        if provider.key is not None:
+            added.append((provider.key.header, provider.key.value))
+        elif address.authorization is not None:
+            added.append((b"authorization", address.authorization.encode("ascii")))
+        self._added = [*added, *own]
+        self._has_version = _ANTHROPIC_VERSION[0] in dict(own)
+        self._dropped = _NOT_ASKED | {name for name, _ in own} | (_CREDENTIALS if added else set())
+
+    def headers(self, client: RawHeaders, *, messages: bool) -> RawHeaders:
+        """Return what goes to the provider of the headers that a client sent.
+
+        All but hop-by-hop ones, the session cookies of our own servers, and, where the server has a
+        key, the credentials of the client, which the key replaces. `messages`: the call is in the
+        Messages dialect, which must name a version.
+        """
+        named = _named_by_connection(client)
+        dropped = self._dropped | named if named else self._dropped
+        headers = [pair for pair in client if pair[0] not in dropped]
+        names = [name for name, _ in headers]
+        if b"cookie" in names:
+            headers = _without_own_cookies(headers)
+        if messages and not self._has_version and _ANTHROPIC_VERSION[0] not in names:
+            headers.append(_ANTHROPIC_VERSION)
+        headers += self._added
+        return headers
 
 
 def response_headers(provider: RawHeaders) -> RawHeaders:
     """Return what goes to the client of the headers that a provider sent."""
-    dropped = _NOT_ANSWERED | _named_by_connection(provider)
+    named = _named_by_connection(provider)
+    dropped = _NOT_ANSWERED | named if named else _NOT_ANSWERED
     return [pair for pair in provider if pair[0] not in dropped]
 
 
@@ -82,12 +92,11 @@ def hide_key(data: bytes, provider: Provider) -> bytes:
 
 def _named_by_connection(headers: Iterable[tuple[bytes, bytes]]) -> frozenset[bytes]:
     """Return the headers that `Connection` names: they are for the next hop only."""
-    return frozenset(
-        token.strip().lower()
-        for name, value in headers
-        if name == b"connection"
-        for token in value.split(b",")
-    )
+    named = _NOTHING
+    for name, value in headers:
+        if name == b"connection" and value != b"keep-alive":
+            named |= {token.strip().lower() for token in value.split(b",")}
+    return named
 
 
 def _without_own_cookies(headers: RawHeaders) -> RawHeaders:

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 
 from nemo_gym.ids import RolloutId
+from nemo_gym.servers.forward_headers import HeaderRule
+from nemo_gym.servers.provider import Provider
 from nemo_gym.transport.address import Address
 from nemo_gym.transport.base import Call, Reply, Transport
 from nemo_gym.transport.directory import rendezvous
+from nemo_gym.wire.dialects import DIALECTS
 
 __all__ = ["Replica", "in_turn"]
 
@@ -13,12 +16,23 @@ __all__ = ["Replica", "in_turn"]
 class Replica:
     """One address of a provider. A transport that counts the calls whose head is awaited."""
 
-    __slots__ = ("address", "in_flight", "transport")
+    __slots__ = ("_targets", "address", "in_flight", "rule", "transport")
 
-    def __init__(self, address: Address, transport: Transport) -> None:
+    def __init__(self, provider: Provider, address: Address, transport: Transport) -> None:
         self.address = address
+        self.rule = HeaderRule(provider, address)
         self.transport = transport
         self.in_flight = 0
+        routes = [dialect.route for dialect in DIALECTS]
+        self._targets = {route: address.target(route.decode()) for route in routes}
+
+    def target(self, path: bytes, query: bytes) -> str:
+        """Return what to ask for at this address, for a client that asked for path and query."""
+        found = None if query else self._targets.get(path)
+        if found is not None:
+            return found
+        route = path.decode("latin-1")
+        return self.address.target(f"{route}?{query.decode('latin-1')}" if query else route)
 
     async def send(self, call: Call) -> Reply:
         """Send `call`; return its reply once the head has come."""

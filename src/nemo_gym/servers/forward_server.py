@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from nemo_gym.errors import TransportError, UserMistake
 from nemo_gym.servers.forward import Forwarder
-from nemo_gym.servers.forward_headers import request_headers
+from nemo_gym.servers.forward_headers import HeaderRule
 from nemo_gym.servers.forward_tries import Unanswered
 from nemo_gym.servers.model import ModelServer, SimpleResponsesAPIModel
 from nemo_gym.servers.openai_chat import NeMoGymChatCompletion
@@ -135,7 +135,7 @@ async def _problems(provider: Provider) -> list[_Found]:
 
 async def _problem(provider: Provider, address: Address) -> _Found | None:
     messages = provider.dialects[0] == MESSAGES.name
-    headers = request_headers((), provider, address, messages=messages)
+    headers = HeaderRule(provider, address).headers([], messages=messages)
     transport = HttpTransport(address, limits=Limits(_AT_START_S, _AT_START_S))
     try:
         reply = await transport.send(Call("GET", address.target("/v1/models"), headers))

@@ -8,10 +8,10 @@ import re
 
 import msgspec
 
-from nemo_gym.servers.forward_usage import TokenCounts, UsageReader, quick_counts, usage_reader
+from nemo_gym.servers.forward_usage import UsageReader, quick_counts, usage_reader
+from nemo_gym.telemetry.ended_calls import Tokens
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.model_calls import ModelCall, model_call_started
-from nemo_gym.telemetry.tracing import tracer
+from nemo_gym.telemetry.model_calls import ModelCall
 from nemo_gym.transport.base import Reply
 from nemo_gym.wire.dialects import DialectName
 
@@ -24,81 +24,78 @@ _HOUSES: dict[DialectName, str] = {
 }
 """Whose dialect it is: the provider's name where none is configured."""
 _UNKNOWN = "unknown"
+_KEPT = 8192
+"""Bytes of an answer that wait to be looked into together with others; a process keeps 2 MB so."""
 
 
-class CallTiming:
+class CallTiming(ModelCall):
     """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
-    __slots__ = ("_call", "_dialect", "_reader", "_whole")
+    dialect: DialectName
+    """Of request and answer; set as it begins."""
+    _reader: UsageReader | None = None
+    _whole: bytes | None = None
+    """A JSON body that came in one piece, which takes no reader."""
 
-    def __init__(self, call: ModelCall, dialect: DialectName) -> None:
-        self._call = call
-        self._dialect: DialectName = dialect
-        self._reader: UsageReader | None = None
-        self._whole: bytes | None = None
-        """A JSON body that came in one piece, which takes no reader."""
-
-    def __enter__(self) -> "CallTiming":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if not self._call.over:
-            self._call.__exit__(kind, *rest)
-
-    def retried(self, reason: str) -> None:
-        """Take note of one more try; `reason` is a status or the class of an error."""
-        self._call.retried(reason)
-
-    def failed(self, category: str | None) -> None:
-        """Take note that no answer came."""
-        self._call.failed(category or "connection")
-
-    def answered(self, reply: Reply, begun: bytes) -> None:
+    def answered_by(self, reply: Reply, begun: bytes) -> None:
         """Take note of the answer's head, and of what has come of its body."""
+        status = reply.status
+        if status < 400 and reply.ended and begun.startswith(b"{"):
+            # Neither a stream nor compressed, whatever the head says.
+            self._whole = begun
+            if self._span is not None:
+                self.answered(status, stream=False)
+            return
         content_type, encoding = b"", None
         for name, value in reply.headers:
             if name == b"content-type":
                 content_type = value
             elif name == b"content-encoding":
                 encoding = value
-        self._call.answered(reply.status, stream=content_type.startswith(b"text/event-stream"))
-        if reply.status < 400:
-            if reply.ended and encoding is None and content_type.startswith(b"application/json"):
-                self._whole = begun
-            else:
-                self._reader = usage_reader(self._dialect, content_type, encoding)
+        self.answered(status, stream=content_type.startswith(b"text/event-stream"))
+        if status < 400:
+            self._reader = usage_reader(self.dialect, content_type, encoding)
         self.passed(begun)
 
     def passed(self, data: bytes) -> None:
         """Take note of further bytes of the body."""
         if data:
-            if self._call.waiting:
-                self._call.first_chunk()
+            if self.waiting:
+                self.first_chunk()
             if self._reader is not None:
                 self._reader.feed(data)
 
-    def ended(self) -> None:
+    def all_passed(self) -> None:
         """Take note that all of the answer has come."""
-        counts = self._counts()
-        if counts is not None:
-            self._call.tokens(counts)
-        self._call.ended()
-
-    def _counts(self) -> TokenCounts | None:
         whole, reader = self._whole, self._reader
-        if whole is not None:
-            # Without metrics and traces nobody asks for more than the two sums.
-            asked = exporting() is not None or tracer() is not None
-            return quick_counts(whole, self._dialect, parts=asked)
-        return None if reader is None else reader.counts()
+        # A small body is looked into later, together with others; what a span says is said now.
+        if whole is None or self._span is not None or len(whole) > _KEPT:
+            used = self.used() if reader is None else reader.counts()
+            self._whole = self._reader = None
+            if used is not None:
+                self.tokens(used)
+        self.ended()
+
+    def used(self) -> Tokens | None:
+        """Return what the answer says the call used."""
+        if self._whole is None:
+            return self._tokens
+        # Without metrics nobody asks for more than the two sums.
+        return quick_counts(self._whole, self.dialect, parts=exporting() is not None)
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if not self.over:
+            self._whole = self._reader = None  # it may be large, and is not asked for
+            super().__exit__(kind, *rest)
 
 
 def timed_call(
     dialect: DialectName, body: bytes, *, provider: str | None, model: str | None
 ) -> CallTiming:
     """Begin to time a call; names that are None are taken from the dialect and the body."""
-    call = model_call_started(provider or _HOUSES[dialect], model or _asked_model(body))
-    return CallTiming(call, dialect)
+    call = CallTiming(provider or _HOUSES[dialect], model or _asked_model(body))
+    call.dialect = dialect
+    return call
 
 
 class _Asked(msgspec.Struct):

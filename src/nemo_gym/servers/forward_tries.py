@@ -33,7 +33,7 @@ Way = tuple[Transport, Call]
 """A transport to one replica of a provider, and the call as it goes there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that costs every call
 class Answered:
     """A provider's answer, of which `begun` has been read already."""
 
@@ -89,6 +89,8 @@ class ProviderCaller:
             except TransportError as failure:
                 problem = failure
             if answered is not None and not self.rule.retries(answered.reply.status):
+                if 200 <= answered.reply.status < 400:
+                    return answered
                 return await self._held(answered, facts, tries, began)
             elapsed_s = time.monotonic() - began
             wait_s = self.rule.wait_s(
@@ -148,7 +150,8 @@ class ProviderCaller:
             reply = await transport.send(call)
             attempt.ms = (time.monotonic() - started) * 1000
             attempt.status = reply.status
-            await _begin(reply, pieces)
+            if not reply.ended:
+                await _begin(reply, pieces)
         except BaseException as failure:
             if attempt.ms is None:
                 attempt.ms = (time.monotonic() - started) * 1000
@@ -164,8 +167,6 @@ class ProviderCaller:
 
 async def _begin(reply: Reply, pieces: list[bytes]) -> None:
     """Read so much of the body as must be known before any of it is passed on."""
-    if reply.ended:
-        return
     pieces.append(await reply.chunk())
     if not _awaited_whole(reply):
         return

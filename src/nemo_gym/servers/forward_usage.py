@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from nemo_gym.servers.forward_body import decoded
+from nemo_gym.telemetry.ended_calls import Tokens
 from nemo_gym.wire.dialects import DialectName
 from nemo_gym.wire.json import MOST_COUNTED, is_object
 from nemo_gym.wire.usage import cache_signal, token_stats
@@ -15,6 +16,7 @@ from nemo_gym.wire.usage import cache_signal, token_stats
 __all__ = ["TokenCounts", "UsageReader", "quick_counts", "usage_reader"]
 
 _WORD = b'"usage"'
+_BACKSLASH = ord("\\")
 _LONGEST = 16 << 20
 """Bytes of one JSON body or one event beyond which its usage is not looked for."""
 
@@ -183,15 +185,12 @@ def _usage_in(choices: msgspec.Raw) -> object:
     return next((choice.usage for choice in found if choice.usage is not None), None)
 
 
-def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> TokenCounts | None:
+def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> Tokens | None:
     """Return what a whole JSON body tells of tokens; without `parts` only of prompt and answer.
 
     That is what a `UsageReader` finds, several times as fast.
     """
-    try:
-        usage = (_PARTS if parts else _SIZES).decode(body).usage
-    except (msgspec.MsgspecError, RecursionError):
-        usage = None
+    usage = _own_usage(body, _PARTS if parts else _SIZES)
     if usage is None:
         return _read_counts(body, dialect)
     reads, writes = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
@@ -203,10 +202,25 @@ def quick_counts(body: bytes, dialect: DialectName, *, parts: bool = True) -> To
     prompt = other if asked is None else asked
     answered = usage.completion_tokens if usage.output_tokens is None else usage.output_tokens
     if not isinstance(usage, _Parts):
-        return TokenCounts(prompt, answered)
+        return prompt, answered, None, None, None
     counts = _with_parts(prompt, answered, usage)
     # An API has one group of each two; which is meant where there are both, the reader knows.
     return _read_counts(body, dialect) if counts is None else counts
+
+
+def _own_usage(
+    body: bytes, decoder: "msgspec.json.Decoder[_ToldSizes] | msgspec.json.Decoder[_ToldParts]"
+) -> _Sizes | None:
+    """Return the body's own usage, None where that takes a closer look."""
+    at = body.rfind(_WORD)
+    if at <= 0 or body[at - 1] == _BACKSLASH:
+        return None  # what follows a backslash is the end of another word
+    try:
+        # From the last mention on: if that is the body's own member, what follows closes one
+        # object; anything else is no JSON so. The text of the answer need not be read.
+        return decoder.decode(b"{" + body[at:]).usage
+    except (msgspec.MsgspecError, RecursionError):
+        return None
 
 
 def _read_counts(body: bytes, dialect: DialectName) -> TokenCounts | None:
@@ -215,7 +229,7 @@ def _read_counts(body: bytes, dialect: DialectName) -> TokenCounts | None:
     return reader.counts()
 
 
-def _with_parts(prompt: int | None, answered: int | None, usage: _Parts) -> TokenCounts | None:
+def _with_parts(prompt: int | None, answered: int | None, usage: _Parts) -> Tokens | None:
     # Straight on, without loops: it is on the path of every call to a provider.
     group, other = usage.input_tokens_details, usage.prompt_tokens_details
     if group is None:
@@ -239,7 +253,7 @@ def _with_parts(prompt: int | None, answered: int | None, usage: _Parts) -> Toke
     reasoning = None if group is None else group.reasoning_tokens
     if reasoning is None:
         reasoning = usage.reasoning_tokens
-    return TokenCounts(prompt, answered, cached, written, reasoning)
+    return prompt, answered, cached, written, reasoning
 
 
 def _cached(usage: _Parts) -> int | None:

@@ -154,7 +154,7 @@ class RouteEndpoint:
         self.path = path
         self.direct = direct
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
         scope["route"] = self
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)

@@ -1,10 +1,16 @@
 """The route of a request, told to the layers outside.
 
 Layers that change the path hand a copy of the scope on, so the route that the app finds is not seen
-outside of them. `RouteTold` stands outside those layers, `tell_route` inside.
+outside of them. `RouteTold` stands outside those layers, `tell_route` inside. Only metrics and
+traces speak of routes: without them both hand a request straight on.
 """
 
+from collections.abc import Awaitable
+
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym.telemetry.observer import request_counts
+from nemo_gym.telemetry.tracing import tracer
 
 __all__ = ["RouteTold", "tell_route"]
 
@@ -17,8 +23,13 @@ class RouteTold:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
+        if request_counts() is None and tracer() is None:
+            return self.app(scope, receive, send)  # nobody asks for the route
+        return self._told(scope, receive, send)
+
+    async def _told(self, scope: Scope, receive: Receive, send: Send) -> None:
         note: list[object] = []
         scope[_NOTE] = note
         try:
@@ -31,12 +42,16 @@ class RouteTold:
 def tell_route(app: ASGIApp) -> ASGIApp:
     """Wrap `app` so that its route is told to `RouteTold`."""
 
-    async def telling(scope: Scope, receive: Receive, send: Send) -> None:
+    def telling(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        note = scope.get(_NOTE)
+        return app(scope, receive, send) if note is None else tell(note, scope, receive, send)
+
+    async def tell(note: list[object], scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await app(scope, receive, send)
         finally:
-            note, route = scope.get(_NOTE), scope.get("route")
-            if note is not None and route is not None:
+            route = scope.get("route")
+            if route is not None:
                 note.append(route)
 
     return telling

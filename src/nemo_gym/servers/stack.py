@@ -1,7 +1,8 @@
 """The stack of a server: a FastAPI app with our layers around everything, its own included.
 
-From outside in: failure wall, request counts, the span of a trace, disconnect guard, the layers of
-the server's kind (capture, or rollout context and session), then FastAPI with the user's routes.
+From outside in: failure wall (it counts requests too), the span of a trace, disconnect guard, the
+layers of the server's kind (capture, or rollout context and session), then FastAPI with the user's
+routes.
 The layers are put on by the app itself, so that a test client and a call inside a cell meet the
 same as a socket.
 """
@@ -16,7 +17,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym.servers.counts import RequestCounting, count_cancellation
+from nemo_gym.servers.counts import count_cancellation
 from nemo_gym.servers.direct import DirectRoutes
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.raw import json_bytes, raw_route, send_json
@@ -48,6 +49,16 @@ class GymApp(FastAPI):
         self.own_handlers: dict[Any, Any] | None = None
         """The handlers of errors that it was made with; None: not known."""
         self.router.route_class = JsonRoute
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or whatever else a server asks."""
+        if scope["type"] != "http" or self.root_path:
+            await super().__call__(scope, receive, send)
+            return
+        scope["app"] = self  # as both parents do, without a frame for each
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return what FastAPI and the user put together, inside our layers."""
@@ -93,7 +104,7 @@ def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
     def wrap(app: ASGIApp) -> ASGIApp:
         inner = RouteTold(layers(tell_route(app)))
         guarded = DisconnectGuard(inner, count_cancellation)
-        return FailureWall(RequestCounting(TraceMiddleware(guarded, name), name), answer, name)
+        return FailureWall(TraceMiddleware(guarded, name), answer, name)
 
     def on_exception(request: Request, exc: Exception) -> Response:
         status, body = answer(request.url.path, exc)

@@ -1,7 +1,8 @@
 """The wall of a server: an unhandled exception ends in one logged traceback and one JSON answer.
 
 It stands outside everything else, so that the HTTP server never logs the same traceback again. A
-response that has begun cannot be taken back: its connection is broken off instead.
+response that has begun cannot be taken back: its connection is broken off instead. Requests are
+counted here too: what is outermost sees each once, and a layer of its own would cost every call.
 """
 
 import asyncio
@@ -12,8 +13,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.servers.failures import Failure, failure_body
 from nemo_gym.servers.raw import send_json
+from nemo_gym.telemetry.counts import RequestCounts
+from nemo_gym.telemetry.live import server_counts
+from nemo_gym.telemetry.observer import request_counts
 
 __all__ = ["Answer", "FailureWall"]
+
+_SERVER_ERROR = 500
 
 logger = logging.getLogger(__name__)
 
@@ -22,43 +28,84 @@ Answer = Callable[[str, BaseException], tuple[int, object]]
 
 
 class FailureWall:
-    """ASGI middleware; `answer` says what the client of a failed request gets."""
+    """ASGI middleware; `answer` says what the client of a failed request gets.
+
+    Counts every request: for the live view always, the rest while telemetry exports.
+    """
 
     def __init__(self, app: ASGIApp, answer: Answer, server_name: str) -> None:
         self.app = app
         self.answer = answer
         self.server_name = server_name
+        self._live = server_counts(server_name)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; every other kind of scope passes through."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started = finished = False
-
-        def noted_send(message: Message) -> Awaitable[None]:
-            nonlocal started, finished
-            started = True
-            finished = message["type"] == "http.response.body" and not message.get("more_body")
-            return send(message)
-
+        live, counts = self._live, request_counts()
+        response = _Response(send, counts)
+        live.requests += 1
+        live.in_flight += 1
+        if counts is not None:
+            counts.in_flight += 1
         try:
-            await self.app(scope, receive, noted_send)
-        except asyncio.CancelledError:
+            await self.app(scope, receive, response.send)
+        except BaseException as exc:  # noqa: BLE001 - `sys.exit()` in a verifier, too
+            if counts is not None and isinstance(exc, Exception):
+                counts.unhandled_exceptions += 1
+            await self._meet(exc, scope, send, response)
+        finally:
+            live.in_flight -= 1
+            live.errors += response.failed
+            if counts is not None:
+                counts.in_flight -= 1
+
+    async def _meet(
+        self, exc: BaseException, scope: Scope, send: Send, response: "_Response"
+    ) -> None:
+        """Answer for a handler that raised, or raise what breaks the connection off."""
+        if isinstance(exc, asyncio.CancelledError):
             # The server stops; a client that went away is the guard's business.
-            if not started:
+            if not response.started:
                 said = f"{self.server_name} was stopped while it worked on this call"
                 await send_json(send, 503, failure_body(Failure("connection", said)))
-            raise
-        except GeneratorExit:
-            raise
-        except BaseException as exc:
-            # `sys.exit()` in a verifier, too: it would end the event loop, and every rollout.
-            logger.exception("%s: %s %s failed", self.server_name, scope["method"], scope["path"])
-            if not started:
-                status, body = self.answer(scope["path"], exc)
-                await send_json(send, status, body)
-            elif not finished:
-                if isinstance(exc, Exception):
-                    raise
-                raise RuntimeError(f"{type(exc).__name__} in the middle of a response") from exc
+            raise exc
+        if isinstance(exc, GeneratorExit):
+            raise exc
+        response.failed = True
+        method, path = scope["method"], scope["path"]
+        logger.error("%s: %s %s failed", self.server_name, method, path, exc_info=exc)
+        if not response.started:
+            status, body = self.answer(path, exc)
+            await send_json(send, status, body)
+        elif not response.finished:
+            if isinstance(exc, Exception):
+                raise exc
+            # As it is, it would end the event loop, and every rollout with it.
+            raise RuntimeError(f"{type(exc).__name__} in the middle of a response") from exc
+
+
+class _Response:
+    """How far a response is, by what has been sent of it."""
+
+    __slots__ = ("_counts", "_send", "failed", "finished", "started")
+
+    def __init__(self, send: Send, counts: RequestCounts | None) -> None:
+        self._send = send
+        self._counts = counts
+        self.started = self.finished = self.failed = False
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.started = True
+            status = message["status"]
+            if status >= _SERVER_ERROR:
+                self.failed = True
+            if self._counts is not None:
+                self._counts.responses[status] += 1
+        else:
+            self.finished = not message.get("more_body")
+        return self._send(message)

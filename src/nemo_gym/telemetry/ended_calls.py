@@ -3,10 +3,12 @@
 It is the same whether metrics are exported or not, so that a call under way costs the same.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, cast
 
-__all__ = ["EndedCall", "Tokens", "known"]
+from nemo_gym.telemetry.series import Gathered, Gathering
+
+__all__ = ["EndedCall", "EndedCalls", "Readable", "Tokens", "known"]
 
 N = TypeVar("N", int, float)
 
@@ -32,3 +34,32 @@ def known(column: Sequence[N | None]) -> tuple[Sequence[N], N]:
         some = column.count(None) < len(column)  # quick: a None is found by identity
         found = [value for value in column if value is not None] if some else []
         return found, sum(found)
+
+
+class Readable(Protocol):
+    """A call that has ended, and says what it leaves when it is asked."""
+
+    def reading(self) -> EndedCall:
+        """Return what the call leaves."""
+        ...
+
+
+class EndedCalls(Gathering["EndedCall | Readable"]):
+    """Takes each call at its end; what they leave is asked of many at a time, and counted."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, count: Callable[[Sequence[EndedCall]], None]) -> None:
+        super().__init__()
+        self._read = Gathered(count)
+
+    def tell(self, also: Callable[[Sequence[EndedCall]], None] | None) -> None:
+        """Let `also` count what comes from now on, in place of who did beside."""
+        self.gather()
+        self._read.tell(also)
+
+    def _count(self, readings: "list[EndedCall | Readable]") -> None:
+        self._read.record_all(
+            [one if isinstance(one, tuple) else one.reading() for one in readings]
+        )
+        self._read.gather()

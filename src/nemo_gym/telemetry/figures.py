@@ -225,7 +225,7 @@ def _model(live: LiveCounts) -> ModelFigures:
         tool_errors=live.tool_errors,
         connection_waits=live.connection_waits,
         connection_waited_s=live.connection_waited_s,
-        open_s=live.model_open.open_s(perf_counter()),
+        open_s=live.model_open_s(perf_counter()),
         retried_s=live.model_retried_s,
         load_calls=tuple(live.model_by_load.calls),
         load_seconds=tuple(live.model_by_load.seconds),

@@ -8,8 +8,9 @@ import os
 from collections.abc import Sequence
 from itertools import compress
 from time import monotonic, perf_counter
+from typing import Protocol
 
-from nemo_gym.telemetry.ended_calls import EndedCall, known
+from nemo_gym.telemetry.ended_calls import EndedCall, EndedCalls, known
 from nemo_gym.telemetry.series import Gathered, PlainHistogram
 
 __all__ = [
@@ -67,11 +68,14 @@ class Ongoing:
 
     def total_s(self, now: float) -> float:
         """Return the seconds of all that ended and of all that is under way."""
-        return self._ended_s + self.open_s(now)
+        return self._ended_s + sum(now - began for began in self._began.copy().values())
 
-    def open_s(self, now: float) -> float:
-        """Return the seconds so far of all that is under way."""
-        return sum(now - began for began in self._began.copy().values())
+
+class UnderWay(Protocol):
+    """A call that has not ended."""
+
+    started: float
+    """When it began, by `time.perf_counter`."""
 
 
 class LatencyByLoad:
@@ -176,13 +180,12 @@ class LiveCounts:
         self.rollouts = RolloutCounts()
         self.model_calls = 0
         """Calls to a provider that ended, well or not."""
-        self.model_calls_in_flight = 0
         self.model_errors = 0
         self.model_retries = 0
         self.tokens_in = 0
         self.tokens_out = 0
-        self.model_open = Ongoing()
-        """Calls to a provider, from their first try on."""
+        self.model_open: set[UnderWay] = set()
+        """Calls to a provider that have not ended, from their first try on."""
         self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
         """Of the calls that ended with their first try."""
         self.model_by_load = LatencyByLoad()
@@ -201,10 +204,20 @@ class LiveCounts:
         self.connection_waits = 0
         self.connection_waited_s = 0.0
         """Seconds that calls over HTTP waited for a connection, added up."""
-        self.ended_calls = Gathered(self._count_calls)
+        self.ended_calls = EndedCalls(self._count_calls)
         """Calls to a provider that have ended; what is said of them above is counted from it."""
         self.connections = Gathered(self._count_waits)
         """Seconds that each call over HTTP waited for a connection, likewise."""
+
+    @property
+    def model_calls_in_flight(self) -> int:
+        """How many calls to a provider have not ended."""
+        return len(self.model_open)
+
+    def model_open_s(self, now: float) -> float:
+        """Return the seconds so far of all calls to a provider that have not ended."""
+        # The copy is one step under the GIL: calls come and go in other threads meanwhile.
+        return sum(now - call.started for call in self.model_open.copy())
 
     def gather(self) -> None:
         """Count all that has ended before this."""

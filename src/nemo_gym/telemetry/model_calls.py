@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Self
 
 from nemo_gym.ids import current_rollout_id
-from nemo_gym.telemetry.ended_calls import Tokens
+from nemo_gym.telemetry.ended_calls import EndedCall, Tokens
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.recorded import OPERATION
@@ -40,34 +40,28 @@ _CATEGORIES = {
 class ModelCall:
     """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
-    __slots__ = (
-        "_company",
-        "_error",
-        "_first_s",
-        "_names",
-        "_span",
-        "_started",
-        "_tokens",
-        "over",
-        "waiting",
-    )
+    # Every call pays for this, telemetry on or off: what mostly stays as it is, is set only where
+    # it changes, and what can wait is left to `reading`.
+    over = False
+    """Whether it has ended."""
+    waiting = False
+    """Whether the first data of a stream are still to come."""
+    _error: str | None = None
+    _first_s: float | None = None
+    _span: Span | None = None
+    _tokens: Tokens | None = None
+    _took_s: float | None = None
 
-    def __init__(self, provider: str, model: str, *, stream: bool) -> None:
+    def __init__(self, provider: str, model: str) -> None:
         self._names = (provider, model[:_LONGEST_NAME])
-        self.over = False
-        """Whether it has ended."""
-        self._error: str | None = None
-        self.waiting = stream
-        """Whether the first data of a stream are still to come."""
-        self._tokens: Tokens | None = None
-        self._first_s: float | None = None
-        self._span = None if tracer() is None else self._begun_span()
-        live = counting()
-        live.model_calls_in_flight += 1
-        self._company = live.model_calls_in_flight
+        if tracer() is not None:
+            self._span = self._begun_span()
+        self.started = perf_counter()
+        """When it began, by `time.perf_counter`."""
+        under_way = counting().model_open
+        under_way.add(self)
+        self._company = len(under_way)
         """How many were under way at its beginning, 0 once it had to be tried again."""
-        self._started = perf_counter()
-        live.model_open.begin(self, self._started)
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +86,7 @@ class ModelCall:
         if not self.waiting:
             return
         self.waiting = False
-        self._first_s = perf_counter() - self._started
+        self._first_s = perf_counter() - self.started
         if self._span is not None:
             self._span.set("gen_ai.response.time_to_first_chunk", self._first_s)
 
@@ -124,17 +118,22 @@ class ModelCall:
         if self.over:
             return
         self.over = True
-        ended = perf_counter()
-        took_s = ended - self._started
-        error = self._error or error
+        self._took_s = perf_counter() - self.started
+        if error is not None and self._error is None:
+            self._error = error
         live = counting()
-        live.model_open.end(self, ended)
-        live.model_calls_in_flight -= 1
-        live.ended_calls.record(
-            (self._names, took_s, self._first_s, error, self._tokens, self._company)
-        )
+        live.model_open.discard(self)
+        live.ended_calls.record(self)
         if self._span is not None:
-            self._span.end(error)
+            self._span.end(self._error)
+
+    def used(self) -> Tokens | None:
+        """Return what the provider says the call used, after its end."""
+        return self._tokens
+
+    def reading(self) -> EndedCall:
+        """Return what the call leaves, after its end."""
+        return self._names, self._took_s, self._first_s, self._error, self.used(), self._company
 
     def _begun_span(self) -> Span | None:
         provider, model = self._names
@@ -159,7 +158,9 @@ def model_call_started(provider: str, model: str, *, stream: bool = False) -> Mo
 
     Whether it streams may be told later, by `answered`.
     """
-    return ModelCall(provider, model, stream=stream)
+    call = ModelCall(provider, model)
+    call.waiting = stream
+    return call
 
 
 def count_tokens(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from nemo_gym.telemetry.routes import rollout_and_path, route_of
-from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, extract, tracer
+from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, Tracer, extract, tracer
 
 __all__ = ["TraceMiddleware"]
 
@@ -27,14 +27,18 @@ class TraceMiddleware:
         self.app = app
         self.server = server
 
-    async def __call__(
+    def __call__(
         self, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
-    ) -> None:
+    ) -> Awaitable[None]:
         """Run the app, inside a span where there is a trace."""
         owner = tracer()
         if owner is None or scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+            return self.app(scope, receive, send)
+        return self._run(owner, scope, receive, send)
+
+    async def _run(
+        self, owner: Tracer, scope: MutableMapping[str, Any], receive: _Receive, send: _Send
+    ) -> None:
         parent = extract(scope["headers"])
         if parent is None and scope["method"] != "POST":
             await self.app(scope, receive, send)
