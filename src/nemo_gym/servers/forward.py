@@ -23,11 +23,12 @@ from nemo_gym.servers.forward_errors import hidden_beginning, without_key
 from nemo_gym.servers.forward_headers import header, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
-from nemo_gym.servers.forward_timing import CallTiming, timed_call
+from nemo_gym.servers.forward_timing import CallTiming, call_names, timed_call
 from nemo_gym.servers.forward_tries import Answered, ProviderCaller, Unanswered, Way
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.provider import Provider
 from nemo_gym.servers.raw import RawRoute
+from nemo_gym.telemetry.ended_calls import Names
 from nemo_gym.transport.base import Call, RawHeaders, Transport
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.wire.dialects import (
@@ -84,6 +85,8 @@ class Forwarder:
         model = provider.members.always.get("model")
         self._model_only = Members({} if model is None else {"model": model})
         self._model_name = None if model is None else str(orjson.loads(model))
+        self._names: dict[str, Names] = {}
+        """By dialect, where the model is configured and each call the same."""
         self._neutral = cast("Dialect", dialect_named(provider.dialects[0]))
         self._guarded = DisconnectGuard(self.forward)
 
@@ -153,8 +156,12 @@ class Forwarder:
             await _refuse(request, refused.refusal, send)
             return
         if request.is_model_call:
-            with self._timed(request) as timing:
+            timing = self._timed(request)
+            try:
                 await self._serve(request, ways, send, timing)
+            except BaseException as problem:
+                timing.broken_off(type(problem))
+                raise
         else:
             await self._serve(request, ways, send, None)
 
@@ -171,7 +178,7 @@ class Forwarder:
                 facts.notes["upstream_body"] = partial.decode("utf-8", "replace")
             refusal = not_answered(unanswered)
             if timing is not None:
-                timing.failed(refusal.category or "connection")
+                timing.ended(refusal.category or "connection")
             await _refuse(request, refusal, send)
             return
         if facts is not None:
@@ -193,10 +200,14 @@ class Forwarder:
         return self._ways(request)
 
     def _timed(self, request: _Request) -> CallTiming:
-        """Begin to time one model call; `with` ends it."""
-        return timed_call(
-            request.dialect.name, request.body, provider=self.provider.name, model=self._model_name
-        )
+        """Begin to time one model call."""
+        dialect = request.dialect.name
+        names = self._names.get(dialect)
+        if names is None:
+            names = call_names(dialect, request.body, self.provider.name, self._model_name)
+            if self._model_name is not None:
+                self._names[dialect] = names
+        return timed_call(dialect, names)
 
     def _ways(self, request: _Request) -> list[Way]:
         """Return the call for each replica, the one to ask first at the front.
@@ -249,7 +260,7 @@ class Forwarder:
                 if timing is not None:
                     timing.passed(body)
                 ended = reply.ended
-            if timing is not None:
+            if timing is not None and not timing.over:
                 # Not after the send: a client that reads slowly is not the provider's time.
                 timing.all_passed()
             await send({"type": "http.response.body", "body": body})

@@ -9,13 +9,13 @@ import re
 import msgspec
 
 from nemo_gym.servers.forward_usage import UsageReader, quick_counts, usage_reader
-from nemo_gym.telemetry.ended_calls import Tokens
+from nemo_gym.telemetry.ended_calls import Names, Tokens
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.model_calls import ModelCall
+from nemo_gym.telemetry.model_calls import ModelCall, names_of
 from nemo_gym.transport.base import Reply
 from nemo_gym.wire.dialects import DialectName
 
-__all__ = ["CallTiming", "timed_call"]
+__all__ = ["CallTiming", "call_names", "timed_call"]
 
 _HOUSES: dict[DialectName, str] = {
     "responses": "openai",
@@ -41,10 +41,8 @@ class CallTiming(ModelCall):
         """Take note of the answer's head, and of what has come of its body."""
         status = reply.status
         if status < 400 and reply.ended and begun.startswith(b"{"):
-            # Neither a stream nor compressed, whatever the head says.
-            self._whole = begun
-            if self._span is not None:
-                self.answered(status, stream=False)
+            # Neither a stream nor compressed, whatever the head says, and all of it.
+            self._all_came(status, begun)
             return
         content_type, encoding = b"", None
         for name, value in reply.headers:
@@ -67,11 +65,19 @@ class CallTiming(ModelCall):
 
     def all_passed(self) -> None:
         """Take note that all of the answer has come."""
-        whole, reader = self._whole, self._reader
-        # A small body is looked into later, together with others; what a span says is said now.
-        if whole is None or self._span is not None or len(whole) > _KEPT:
-            used = self.used() if reader is None else reader.counts()
-            self._whole = self._reader = None
+        reader, self._reader = self._reader, None
+        used = None if reader is None else reader.counts()
+        if used is not None:
+            self.tokens(used)
+        self.ended()
+
+    def _all_came(self, status: int, body: bytes) -> None:
+        """Take note of a whole answer in JSON."""
+        self._whole = body
+        # A small one is looked into later, together with others; what a span says is said now.
+        if self._span is not None or len(body) > _KEPT:
+            self.answered(status, stream=False)
+            used, self._whole = self.used(), None
             if used is not None:
                 self.tokens(used)
         self.ended()
@@ -83,19 +89,22 @@ class CallTiming(ModelCall):
         # Without metrics nobody asks for more than the two sums.
         return quick_counts(self._whole, self.dialect, parts=exporting() is not None)
 
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if not self.over:
-            self._whole = self._reader = None  # it may be large, and is not asked for
-            super().__exit__(kind, *rest)
+    def broken_off(self, kind: type[BaseException] | None) -> None:
+        """Say that the call is over, whatever became of it."""
+        self._reader = None  # what it keeps may be large, and is not asked for
+        super().broken_off(kind)
 
 
-def timed_call(
-    dialect: DialectName, body: bytes, *, provider: str | None, model: str | None
-) -> CallTiming:
-    """Begin to time a call; names that are None are taken from the dialect and the body."""
-    call = CallTiming(provider or _HOUSES[dialect], model or _asked_model(body))
+def timed_call(dialect: DialectName, names: Names) -> CallTiming:
+    """Begin to time a call."""
+    call = CallTiming(names)
     call.dialect = dialect
     return call
+
+
+def call_names(dialect: DialectName, body: bytes, provider: str | None, model: str | None) -> Names:
+    """Return what a call is counted under; names that are None come from dialect and body."""
+    return names_of(provider or _HOUSES[dialect], model or _asked_model(body))
 
 
 class _Asked(msgspec.Struct):

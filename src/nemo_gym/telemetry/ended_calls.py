@@ -8,14 +8,17 @@ from typing import Protocol, TypeVar, cast
 
 from nemo_gym.telemetry.series import Gathered, Gathering
 
-__all__ = ["EndedCall", "EndedCalls", "Readable", "Tokens", "known"]
+__all__ = ["EndedCall", "EndedCalls", "Names", "Readable", "Tokens", "known"]
 
 N = TypeVar("N", int, float)
 
 Tokens = tuple[int | None, int | None, int | None, int | None, int | None]
 """Of input, output, and their parts: cache read, cache creation, reasoning; None: not known."""
 
-EndedCall = tuple[tuple[str, str], float | None, float | None, str | None, "Tokens | None", int]
+Names = tuple[str, str]
+"""Of provider and model."""
+
+EndedCall = tuple[Names, float | None, float | None, str | None, "Tokens | None", int]
 """What a call leaves at its end. In order:
 
 provider and model; seconds, None where only tokens are told; seconds until the first data of a

@@ -8,14 +8,14 @@ from time import perf_counter
 from typing import Self
 
 from nemo_gym.ids import current_rollout_id
-from nemo_gym.telemetry.ended_calls import EndedCall, Tokens
+from nemo_gym.telemetry.ended_calls import EndedCall, Names, Tokens
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.recorded import OPERATION
 from nemo_gym.telemetry.series import MOST_SENT
 from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, begin_span, tracer
 
-__all__ = ["ModelCall", "count_tokens", "model_call_started"]
+__all__ = ["ModelCall", "count_tokens", "model_call_started", "names_of"]
 
 # A model name may come from a client; a longer one is no name.
 _LONGEST_NAME = 100
@@ -37,6 +37,11 @@ _CATEGORIES = {
 """By the name of an exception that ends a call."""
 
 
+def names_of(provider: str, model: str) -> Names:
+    """Return what a call is counted under."""
+    return provider, model[:_LONGEST_NAME]
+
+
 class ModelCall:
     """A call under way; `with` ends it whatever happens, and only its first end counts."""
 
@@ -52,13 +57,14 @@ class ModelCall:
     _tokens: Tokens | None = None
     _took_s: float | None = None
 
-    def __init__(self, provider: str, model: str) -> None:
-        self._names = (provider, model[:_LONGEST_NAME])
+    def __init__(self, names: Names) -> None:
+        self._names = names
         if tracer() is not None:
             self._span = self._begun_span()
         self.started = perf_counter()
         """When it began, by `time.perf_counter`."""
-        under_way = counting().model_open
+        self._live = counting()
+        under_way = self._live.model_open
         under_way.add(self)
         self._company = len(under_way)
         """How many were under way at its beginning, 0 once it had to be tried again."""
@@ -67,7 +73,15 @@ class ModelCall:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
-        self.ended(None if kind is None else _CATEGORIES.get(kind.__name__, "exception"))
+        self.broken_off(kind)
+
+    def broken_off(self, kind: type[BaseException] | None) -> None:
+        """Say that the call is over, whatever became of it; `kind` is what was raised, if it was.
+
+        Without effect on a call that has ended.
+        """
+        if not self.over:
+            self.ended(None if kind is None else _CATEGORIES.get(kind.__name__, "exception"))
 
     def answered(self, status: int, *, stream: bool) -> None:
         """Say that the response's head has come; an error status is the call's error."""
@@ -121,7 +135,7 @@ class ModelCall:
         self._took_s = perf_counter() - self.started
         if error is not None and self._error is None:
             self._error = error
-        live = counting()
+        live = self._live
         live.model_open.discard(self)
         live.ended_calls.record(self)
         if self._span is not None:
@@ -158,7 +172,7 @@ def model_call_started(provider: str, model: str, *, stream: bool = False) -> Mo
 
     Whether it streams may be told later, by `answered`.
     """
-    call = ModelCall(provider, model)
+    call = ModelCall(names_of(provider, model))
     call.waiting = stream
     return call
 
@@ -178,5 +192,5 @@ def count_tokens(
     Cached and reasoning tokens are parts of the input and the output, not added to them.
     """
     tokens = (tokens_in, tokens_out, cache_read, cache_creation, reasoning)
-    names = (provider, model[:_LONGEST_NAME])
+    names = names_of(provider, model)
     counting().ended_calls.record((names, None, None, None, tokens, 1))
