@@ -13,7 +13,7 @@ where its parts lie in memory; the slices of one start give one figure.
 A server under test has a core for itself, where there are two or more, and the others the rest.
 A collector in a process of its own takes what is sent; its CPU, the provider's and the load's are
 not counted. Two servers with telemetry off run side by side: what they differ by cannot be told
-apart.
+apart. "nothing counted" is off without the counts that `gym top` always shows: what those cost.
 """
 
 import argparse
@@ -41,7 +41,9 @@ import uvloop
 
 from nemo_gym.responses_api_models.openai_model.app import OpenAIModel, OpenAIModelConfig
 from nemo_gym.runtime.memory import settle_memory
+from nemo_gym.servers import forward
 from nemo_gym.servers.forward import Forwarder
+from nemo_gym.servers.forward_timing import timed_call
 from nemo_gym.servers.raw import raw_route, send_json
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.servers.stack import new_app
@@ -63,9 +65,12 @@ REQUEST = json.dumps(
     {"messages": [{"role": "user", "content": "y" * 1960}], "model": "m", "temperature": 0}
 ).encode()
 ON = {"metrics": {"enabled": True, "export_interval_s": 5}}
+UNCOUNTED = "nothing counted"
+"""Off, and the calls of a model server not even counted for `gym top`: what that costs."""
 MODES: dict[str, dict[str, Any]] = {
     "off": {},
     "off again": {},
+    UNCOUNTED: {},
     "on": ON,
     "on, 10 % traced": {**ON, "traces": {"enabled": True, "sample_ratio": 0.1}},
     "on, all traced": {**ON, "traces": {"enabled": True}},
@@ -115,6 +120,26 @@ class AnswersAtOnce:
 
     async def aclose(self) -> None:
         """Have nothing to close."""
+
+
+class Uncounted:
+    """Stands for the timing of a call, of which nothing is kept."""
+
+    over = True
+
+    def answered_by(self, *_: object) -> None: ...
+
+    def ended(self, *_: object) -> None: ...
+
+    def retried(self, *_: object) -> None: ...
+
+    def broken_off(self, *_: object) -> None: ...
+
+
+def count(mode: str) -> None:
+    """Have forwarders count their calls, or not."""
+    uncounted: Any = Uncounted()
+    vars(forward)["timed_call"] = timed_call if mode != UNCOUNTED else lambda *_: uncounted
 
 
 @dataclass(frozen=True)
@@ -167,8 +192,10 @@ def collect() -> None:
     server.serve_forever()
 
 
-async def serve(settings: Mapping[str, object], provider: str) -> None:
-    """Be a model server with telemetry as `settings` say."""
+async def serve(mode: str, collector: str, provider: str) -> None:
+    """Be a model server with telemetry in this mode."""
+    count(mode)
+    settings = with_collector(MODES[mode], collector)
     start_telemetry(settings, service_name="nemo_gym.server", instance="bench")
     model = model_server(provider)
     sock = bind_socket("127.0.0.1", 0)
@@ -220,7 +247,7 @@ async def step_costs(rounds: int) -> dict[str, dict[str, float]]:
     """Return CPU in µs of each step, by mode."""
     found: dict[str, dict[str, list[float]]] = {}
     app = new_app("bench", lambda inner: inner, lambda _path, exc: (500, {"error": str(exc)}))
-    raw_route(app, CHAT, answer_after_a_turn)
+    raw_route(app, CHAT, answer_after_a_turn, direct=True)
     for _ in range(rounds):
         for mode, settings in STEP_MODES.items():
             handle = start_telemetry(settings, service_name="bench", instance="bench")
@@ -284,11 +311,12 @@ async def through_a_server(slices: int) -> dict[str, list[float]]:
         model_server("http://127.0.0.1:9").provider(), transports=[AnswersAtOnce()]
     )
     for route in forwarder.routes():
-        raw_route(app, route.path, route.app, route.methods)
+        raw_route(app, route.path, route.app, route.methods, direct=True)
     shuffle = random.Random(1).sample  # noqa: S311 - the same order each time
     with started(sys.executable, __file__, "--collect") as collector:
         for _ in range(slices):
             for mode in shuffle(list(MODES), len(MODES)):
+                count(mode)
                 settings = with_collector(MODES[mode], collector.origin)
                 handle = start_telemetry(settings, service_name="bench", instance="bench")
                 async with observe_event_loop("bench"):
@@ -330,12 +358,13 @@ def costs_of_servers(calls: int, slices: int, start: int) -> dict[str, list[floa
                     sys.executable,
                     __file__,
                     "--serve",
-                    json.dumps(with_collector(settings, collector.origin)),
+                    mode,
+                    collector.origin,
                     provider.origin,
                     under_test=True,
                 )
             )
-            for mode, settings in shuffle(list(MODES.items()), len(MODES))
+            for mode in shuffle(list(MODES), len(MODES))
         }
         for server in servers.values():
             uvloop.run(load(server.origin, 2000, 64))
@@ -352,7 +381,8 @@ def costs_of_servers(calls: int, slices: int, start: int) -> dict[str, list[floa
 
 def rollout_costs(rollouts: int, rounds: int) -> dict[str, list[float]]:
     """Return CPU in µs a rollout of every process of a run, by mode and round."""
-    found: dict[str, list[float]] = {mode: [] for mode in MODES}
+    modes = {mode: settings for mode, settings in MODES.items() if mode != UNCOUNTED}
+    found: dict[str, list[float]] = {mode: [] for mode in modes}
     with ExitStack() as stack:
         collector = stack.enter_context(started(sys.executable, __file__, "--collect"))
         provider = stack.enter_context(
@@ -361,7 +391,7 @@ def rollout_costs(rollouts: int, rounds: int) -> dict[str, list[float]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         repeats = max(1, rollouts // ROWS)
         for _ in range(rounds):
-            for mode, settings in MODES.items():
+            for mode, settings in modes.items():
                 extra = overrides(with_collector(settings, collector.origin))
                 short = run_cpu_s(provider.origin, folder, 1, extra)
                 long = run_cpu_s(provider.origin, folder, repeats + 1, extra)
@@ -431,14 +461,15 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=5)
     options.add_argument("--json", type=Path, help="also write the figures here")
     options.add_argument("--collect", action="store_true", help=argparse.SUPPRESS)
-    options.add_argument("--serve", nargs=2, help=argparse.SUPPRESS)
+    options.add_argument("--serve", nargs=3, help=argparse.SUPPRESS)
     given = options.parse_args()
-    for mode in set(MODES) - set((given.modes or ";".join(MODES)).split(";")):
-        del MODES[mode]
+    if given.modes:
+        for mode in set(MODES) - set(given.modes.split(";")):
+            del MODES[mode]
     if given.collect:
         collect()
     elif given.serve:
-        uvloop.run(serve(json.loads(given.serve[0]), given.serve[1]))
+        uvloop.run(serve(*given.serve))
     else:
         compare(given)
 

@@ -11,14 +11,18 @@ from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import split_prefix
 from nemo_gym.telemetry.names import OWN_ROUTES, UNMATCHED_ROUTE
 
-__all__ = ["rollout_and_path", "route_of"]
+__all__ = ["INNER_SCOPES", "rollout_and_path", "route_of"]
+
+INNER_SCOPES = "nemo_gym.inner_scopes"
+"""Key of a scope under which stand the copies of it that layers further inside went on with."""
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
     """Return the template of the route that the request of an HTTP `scope` is for."""
-    route = getattr(scope.get("route"), "path", None)
-    if isinstance(route, str):
-        return route
+    for seen in (scope, *scope.get(INNER_SCOPES, ())):
+        route = getattr(seen.get("route"), "path", None)
+        if isinstance(route, str):
+            return route
     _, path = rollout_and_path(scope)
     return path.decode() if path in OWN_ROUTES else UNMATCHED_ROUTE
 
