@@ -209,7 +209,10 @@ async def test_waiting_for_a_connection_is_counted(provider: Provider) -> None:
 
     transport = HttpTransport(provider.origin)
     await (await transport.send(Call("GET", "/v1/models"))).read()
+    waited_s = live_counts().connection_waited_s
+    await (await transport.send(Call("GET", "/v1/models"))).read()
     await transport.aclose()
 
-    assert live_counts().connection_waits - before == 1
+    assert live_counts().connection_waits - before == 2
+    assert live_counts().connection_waited_s == waited_s
     assert live_counts().connection_waited_s > 0

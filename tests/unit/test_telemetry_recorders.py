@@ -13,6 +13,7 @@ from nemo_gym.telemetry.work import (
     capture_committed,
     capture_failed,
     capture_submitted,
+    connection_at_hand,
     connection_waited,
     rollout_finished,
     tool_call_ended,
@@ -227,18 +228,20 @@ def test_a_tool_that_a_model_made_up_is_no_series_of_its_own() -> None:
 def test_the_wait_for_a_connection_is_recorded() -> None:
     changes = Changes()
     connection_waited(0.5)
+    connection_at_hand()
     with metering() as metered:
         connection_waited(0.25)
+        connection_at_hand()
         [(_, during)] = metered.exporting.recorded.connection_wait.read()
     connection_waited(1.0)
+    connection_at_hand()
 
     [(_, wait)] = metered.exporting.recorded.connection_wait.read()
-    assert changes.since() == {
-        "connection_waits": 3,
-        "connection_waited_s": pytest.approx(1.75),
-    }
+    changed = changes.since()
+    assert changed["connection_waits"] == 6
+    assert changed["connection_waited_s"] == pytest.approx(1.75)
     assert during == wait
-    assert (wait.count, wait.total) == (1, 250.0)
+    assert (wait.count, wait.counts[0], wait.total) == (2, 1, 250.0)
 
 
 ALL: list[HistogramSeries | CounterSeries] = [*Recorded().histograms(), *Recorded().counters()]

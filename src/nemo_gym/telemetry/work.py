@@ -13,6 +13,7 @@ __all__ = [
     "capture_committed",
     "capture_failed",
     "capture_submitted",
+    "connection_at_hand",
     "connection_waited",
     "rollout_finished",
     "tool_call_ended",
@@ -74,6 +75,11 @@ def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
         )
 
 
+def connection_at_hand() -> None:
+    """Record that a call over HTTP found a connection without waiting."""
+    counting().connections.at_hand += 1
+
+
 def connection_waited(waited_s: float) -> None:
-    """Record how long a call over HTTP waited for a connection, new or pooled."""
+    """Record how long a call over HTTP waited for a connection, a new one or another call's."""
     counting().connections.record(waited_s)

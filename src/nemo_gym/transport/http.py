@@ -11,10 +11,9 @@ from time import perf_counter
 
 from nemo_gym.errors import ConnectionLost
 from nemo_gym.telemetry import observer
-from nemo_gym.telemetry.work import connection_waited
+from nemo_gym.telemetry.work import connection_at_hand, connection_waited
 from nemo_gym.transport.address import Address, parse_address
 from nemo_gym.transport.base import Call
-from nemo_gym.transport.connection import Connection
 from nemo_gym.transport.dial import Dialler
 from nemo_gym.transport.head import request_head
 from nemo_gym.transport.pool import Limits, Pool
@@ -69,19 +68,30 @@ class HttpTransport:
             head = request_head(
                 call, host=self._host, target=self._absolute + call.target, extra=self._extra
             )
-            asked_at = perf_counter()
-            connection, kept = await pool.take()
-            connection_waited(perf_counter() - asked_at)
-            if kept:
+            connection = pool.take_unused()
+            if connection is not None:
+                kept = True
+                connection_at_hand()
+            else:
+                asked_at = perf_counter()
+                connection, kept = await pool.take()
+                connection_waited(perf_counter() - asked_at)
+            idle_s = self._limits.idle_s if call.idle_timeout_s is None else call.idle_timeout_s
+            while True:
+                no_body = call.method == "HEAD"
+                waiting = connection.begin(head, call.body, no_body=no_body, idle_s=idle_s)
                 try:
-                    return await self._exchange(connection, head, call)
+                    return await waiting
+                except asyncio.CancelledError:
+                    connection.abandon(waiting)
+                    raise
                 except ConnectionLost:
                     at_work = connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
-                    if at_work or call.once:
+                    if not kept or at_work or call.once:
                         raise
                 call.replaced += 1
+                kept = False
                 connection, _ = await pool.take(fresh=True)
-            return await self._exchange(connection, head, call)
         finally:
             if counts is not None:
                 counts.outbound_in_flight -= 1
@@ -100,15 +110,6 @@ class HttpTransport:
             pool.aclose()
             # Closing a socket takes the loop one more turn.
             await asyncio.sleep(0)
-
-    async def _exchange(self, connection: Connection, head: bytes, call: Call) -> HttpReply:
-        idle_s = self._limits.idle_s if call.idle_timeout_s is None else call.idle_timeout_s
-        waiting = connection.begin(head, call.body, no_body=call.method == "HEAD", idle_s=idle_s)
-        try:
-            return await waiting
-        except asyncio.CancelledError:
-            connection.abandon(waiting)
-            raise
 
     def _open_pool(self) -> Pool:
         pool = Pool(self._limits, Dialler(self.address, self._proxy, self._limits.connect_s))

@@ -46,13 +46,23 @@ class Pool:
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
 
+    def take_unused(self) -> Connection | None:
+        """Return a connection that has carried a call and is at hand; None: there is none."""
+        oldest = self._loop.time() - self._limits.keep_alive_s
+        while self._unused:
+            connection, _ = self._unused.popitem()
+            if connection.idle_since >= oldest and not connection.closed:
+                return connection
+            connection.close()
+        return None
+
     async def take(self, *, fresh: bool = False) -> tuple[Connection, bool]:
         """Return a connection and whether it has carried a call before.
 
         `fresh`: a new one, whatever is at hand.
         """
         while True:
-            if not fresh and (kept := self._take_unused()) is not None:
+            if not fresh and (kept := self.take_unused()) is not None:
                 return kept, True
             if self._open < self._limits.max_connections:
                 return await self._connect(), False
@@ -69,15 +79,6 @@ class Pool:
             self._sweeper.cancel()
         for connection in tuple(self._unused):
             self._drop(connection)
-
-    def _take_unused(self) -> Connection | None:
-        oldest = self._loop.time() - self._limits.keep_alive_s
-        while self._unused:
-            connection, _ = self._unused.popitem()
-            if connection.idle_since >= oldest and not connection.closed:
-                return connection
-            connection.close()
-        return None
 
     async def _connect(self) -> Connection:
         self._open += 1
