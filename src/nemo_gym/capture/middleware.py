@@ -16,7 +16,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.capture.exchange import exchange_line
 from nemo_gym.capture.facts import CALL_FACTS, CallFacts
-from nemo_gym.capture.prefix import PrefixMiddleware, Refusal, RolloutOfScope, refuse, route
+from nemo_gym.capture.prefix import (
+    PrefixMiddleware,
+    Refusal,
+    RolloutOfScope,
+    refuse,
+    route,
+    serve_routed,
+)
 from nemo_gym.capture.row import Row, RowStore
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, Request, Verdict
 from nemo_gym.capture.watch import CallWatch
@@ -97,23 +104,19 @@ class CaptureMiddleware:
         self._settings = settings
         self._unprefixed = unprefixed
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request; every other kind of scope passes through."""
         if scope["type"] not in {"http", "websocket"}:
-            await self.app(scope, receive, send)
-            return
+            return self.app(scope, receive, send)
         routed = route(scope, self._unprefixed)
         if isinstance(routed, Refusal):
-            await refuse(scope, send, routed)
-            return
-        with with_current_rollout_id(routed.rollout_id):
-            dialect = dialect_of_route(routed.raw_path) if scope["type"] == "http" else None
-            if routed.rollout_id is None or dialect is None:
-                await self.app(routed.scope, receive, send)
-                return
-            call = _CapturedCall(self._settings, routed.rollout_id, receive, send)
-            inner = routed.scope if routed.scope is not scope else {**scope}
-            await call.run(self.app, dialect, inner)
+            return refuse(scope, send, routed)
+        dialect = dialect_of_route(routed.raw_path) if scope["type"] == "http" else None
+        if routed.rollout_id is None or dialect is None:
+            return serve_routed(self.app, routed, receive, send)
+        call = _CapturedCall(self._settings, routed.rollout_id, receive, send)
+        inner = routed.scope if routed.scope is not scope else {**scope}
+        return call.run(self.app, dialect, inner)
 
 
 class _CapturedCall:
@@ -156,22 +159,23 @@ class _CapturedCall:
         given = scope.get("extensions")
         extensions = {**given, CALL_FACTS: self._facts} if given else {CALL_FACTS: self._facts}
         scope["extensions"] = extensions
-        try:
-            await app(scope, self.receive, self.send)
-        except asyncio.CancelledError:
+        with with_current_rollout_id(self.rollout_id):
+            try:
+                await app(scope, self.receive, self.send)
+            except asyncio.CancelledError:
+                if not self._settled:
+                    self._see(_CLIENT_GONE)
+                await self._commit()
+                raise
+            except BaseException:
+                self._raised = True
+                await self._commit()
+                await self._send_held()
+                raise
             if not self._settled:
-                self._see(_CLIENT_GONE)
-            await self._commit()
-            raise
-        except BaseException:
-            self._raised = True
-            await self._commit()
-            await self._send_held()
-            raise
-        if not self._settled:
-            await self._commit()
-        if self._held:
-            await self._send_held()
+                await self._commit()
+            if self._held:
+                await self._send_held()
 
     async def receive(self) -> Message:
         """Give the app the next message of the client, and look at it."""
@@ -206,8 +210,11 @@ class _CapturedCall:
             return
         self._held.append(message)
         if verdict is _COMMIT:
-            await self._commit()
-            await self._send_held()
+            kept = self._hand_over()
+            if kept is not None:
+                await kept
+            while self._held:
+                await self._send(self._held.pop(0))
 
     def _begin(self, dialect: Dialect, scope: Scope) -> None:
         settings = self._settings
@@ -248,18 +255,24 @@ class _CapturedCall:
             self._lose(error)
 
     async def _commit(self) -> None:
-        """Hand the call over, once, and wait until its row is durable or has failed."""
+        """Hand the call over, and wait until its row is durable or has failed."""
+        kept = self._hand_over()
+        if kept is not None:
+            await kept
+
+    def _hand_over(self) -> "asyncio.Future[Exception | None] | None":
+        """Hand the call over, once, and return what ends when its row is durable or has failed."""
         if self._settled:
-            return
+            return None
         settings = self._settings
         try:
             self._ended_at = settings.clock()
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
-            return
+            return None
         self._settled = True
         # Cancelling this wait takes nothing back: the call is the store's now.
-        await settings.store.keep(self, self._claim)
+        return settings.store.keep(self, self._claim)
 
     def row(self) -> Row:
         """Make the row; the store's business, since nothing is done with the call any more."""

@@ -6,7 +6,7 @@ dot never counts as one.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -17,7 +17,15 @@ from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import RolloutId, split_prefix, with_current_rollout_id
 from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, dialect_of_route, error_body
 
-__all__ = ["PrefixMiddleware", "Refusal", "RolloutOfScope", "Routed", "refuse", "route"]
+__all__ = [
+    "PrefixMiddleware",
+    "Refusal",
+    "RolloutOfScope",
+    "Routed",
+    "refuse",
+    "route",
+    "serve_routed",
+]
 
 # The calls of a rollout come at one path, one after the other.
 _split_remembered = lru_cache(maxsize=4096)(split_prefix)
@@ -78,17 +86,20 @@ class PrefixMiddleware:
         self.app = app
         self._unprefixed = unprefixed
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request; every other kind of scope passes through."""
         if scope["type"] not in {"http", "websocket"}:
-            await self.app(scope, receive, send)
-            return
+            return self.app(scope, receive, send)
         routed = route(scope, self._unprefixed)
         if isinstance(routed, Refusal):
-            await refuse(scope, send, routed)
-            return
-        with with_current_rollout_id(routed.rollout_id):
-            await self.app(routed.scope, receive, send)
+            return refuse(scope, send, routed)
+        return serve_routed(self.app, routed, receive, send)
+
+
+async def serve_routed(app: ASGIApp, routed: Routed, receive: Receive, send: Send) -> None:
+    """Have the app serve the request, as one of its rollout."""
+    with with_current_rollout_id(routed.rollout_id):
+        await app(routed.scope, receive, send)
 
 
 async def refuse(scope: Scope, send: Send, refusal: Refusal) -> None:
