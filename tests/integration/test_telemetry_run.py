@@ -202,12 +202,24 @@ SAID_OF_IDLE = (
 )
 
 
-def test_a_setting_of_telemetry_that_does_nothing_is_said_once_a_run(tmp_path: Path) -> None:
+def test_a_setting_that_does_nothing_is_said_once_a_run(tmp_path: Path) -> None:
+    folder = f"++model_call_capture_dir={tmp_path / 'captures'}"
     with provider_process(answer={"text": "done"}) as origin:
-        ended = run_counter(tmp_path, origin, IDLE, "--workers", "2")
+        ended = run_counter(tmp_path, origin, IDLE, folder, "--workers", "2")
 
     assert ended.code in {0, 1}, ended.err
     assert ended.err.count(SAID_OF_IDLE) == 1
+    said = "warning: model_call_capture_dir does nothing: capture is off; add ++observability_en"
+    assert ended.err.count(said) == 1
+
+
+def test_capture_that_is_off_in_so_many_words_is_no_news(tmp_path: Path) -> None:
+    folder = f"++model_call_capture_dir={tmp_path / 'captures'}"
+    with provider_process(answer={"text": "done"}) as origin:
+        ended = run_counter(tmp_path, origin, folder, "++observability_enabled=false")
+
+    assert ended.code in {0, 1}, ended.err
+    assert "does nothing" not in ended.err
 
 
 def test_a_driver_of_servers_that_run_already_says_so_too(tmp_path: Path) -> None:

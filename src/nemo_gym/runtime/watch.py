@@ -56,7 +56,7 @@ class ProcessTelemetry:
         """
         section = config.tree.get("telemetry")
         settings = section if isinstance(section, Mapping) else {}
-        for line in idle_settings(telemetry_options(settings)):
+        for line in (*idle_settings(telemetry_options(settings)), *_idle_capture(config)):
             notify(f"warning: {line}")
         service = "nemo_gym.driver" if process == "driver" else "nemo_gym.server"
         handle = start_telemetry(
@@ -86,6 +86,21 @@ class ProcessTelemetry:
         """Send what is recorded, within the budget of telemetry's end."""
         propagate_with(None)
         self.handle.shutdown()
+
+
+def _idle_capture(config: RunConfig) -> list[str]:
+    """Return a line where a command asks for captures in a directory and capture is off.
+
+    A file may name the directory once for all commands, and `false` is said in so many words.
+    """
+    said = config.origins.get("model_call_capture_dir", "").startswith("override")
+    if (
+        not said
+        or config.tree.get("observability_enabled")
+        or ("observability_enabled" in config.origins)
+    ):
+        return []
+    return ["model_call_capture_dir does nothing: capture is off; add ++observability_enabled=true"]
 
 
 def _on_this_loop(notify: Callable[[str], None]) -> Callable[[str], None]:
