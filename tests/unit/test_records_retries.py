@@ -52,3 +52,17 @@ def test_requests_that_are_no_object_are_told_by_their_text() -> None:
 
     assert superseded_calls(made) == {0: 1}
     assert request_digest(made[2]) is None
+
+
+def test_a_request_that_nests_deeply_is_told_like_any_other() -> None:
+    deep: object = {"z": 1, "a": 2}
+    for _ in range(3000):
+        deep = [deep]
+    failed, again, other = made = calls(
+        {"request": {**ASKED, "x": deep}, "error_category": "timeout"},
+        {"request": {"x": deep, **ASKED, "stream": True}},
+        {"request": {**ASKED, "x": [deep]}},
+    )
+
+    assert request_digest(failed) == request_digest(again) != request_digest(other)
+    assert superseded_calls(made) == {0: 1}

@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-import orjson
-
-from nemo_gym.capture.reading import StoredExchange
+from nemo_gym.capture.reading import StoredExchange, load_line
 from nemo_gym.capture.row import Claim, EndedCall, Row
 from nemo_gym.ids import RolloutId, parse_rollout_id
+from nemo_gym.wire.json import as_object
 
 __all__ = ["MemoryStore"]
 
@@ -88,7 +87,8 @@ class MemoryStore:
 
     def read(self, rollout_id: str) -> list[StoredExchange]:
         """Return the stored exchanges of a rollout in append order."""
-        return [orjson.loads(line) for line in self.lines.get(parse_rollout_id(rollout_id), [])]
+        lines = self.lines.get(parse_rollout_id(rollout_id), ())
+        return [as_object(load_line(line)) or {} for line in lines]
 
     def rollouts(self) -> list[str]:
         """Return the ids of the rollouts that have rows, sorted."""

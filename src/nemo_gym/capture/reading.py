@@ -5,7 +5,6 @@ file of its own the rows are joined by `completed_at`, then `model_call_id`.
 """
 
 import os
-import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from nemo_gym.files.jsonl import Damaged
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.regular import not_regular
 from nemo_gym.ids import RolloutId
+from nemo_gym.wire.deep_json import loads_by_loop
 from nemo_gym.wire.json import is_object, loads_leniently
 
 __all__ = [
@@ -63,8 +63,6 @@ class _IdOnly(msgspec.Struct):
 
 
 _ID_DECODER = msgspec.json.Decoder(_IdOnly)
-_HEAD_OF_A_ROW = re.compile(rb'\{"model_call_id":"([^"\\]+)"')
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 
 
 def capture_files(layout: Layout) -> Generator[CaptureFile]:
@@ -155,24 +153,13 @@ def _model_call_id(line: bytes) -> str | None:
         return _ID_DECODER.decode(line).model_call_id
     except (msgspec.MsgspecError, RecursionError):
         pass
-    # Rows that a strict reader refuses are whole all the same; what reads them deepest is Python.
+    # Rows that a strict reader refuses are whole all the same.
     try:
         value = load_line(line)
-    except RecursionError:
-        return _id_of_deep_row(line)
     except ValueError:
         return None
     found = value.get("model_call_id") if is_object(value) else None
     return found if isinstance(found, str) else None
-
-
-def _id_of_deep_row(line: bytes) -> str | None:
-    """Return the id of a row that nests deeper than can be read from here, if it is whole."""
-    head = _HEAD_OF_A_ROW.match(line)
-    outside = _STRING.sub(b"", line)
-    opened = outside.count(b"{") + outside.count(b"[")
-    closed = outside.count(b"}") + outside.count(b"]")
-    return head[1].decode("latin-1") if head is not None and opened == closed else None
 
 
 def _read_bytes(disk: Disk, path: Path) -> bytes:
@@ -192,7 +179,7 @@ def _decode(
 ) -> StoredExchange | Damaged:
     try:
         value = load_line(body)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Damaged(path, number, offset, len(body), f"not JSON: {error}", torn=torn)
     if not isinstance(value, dict):
         return Damaged(path, number, offset, len(body), "not a JSON object", torn=torn)
@@ -200,12 +187,19 @@ def _decode(
 
 
 def load_line(body: bytes) -> object:
-    """Return the JSON value of a stored line; raises `ValueError` or `RecursionError`."""
+    """Return the JSON value of a stored line, however deep it or our own stack is.
+
+    Raises `ValueError`.
+    """
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         # Stricter than JSON is: huge numbers, lone surrogates and deep nesting are none of its.
-        return loads_leniently(body.decode("utf-8"))
+        text = body.decode("utf-8")
+    try:
+        return loads_leniently(text)
+    except RecursionError:  # says nothing of the row: its writer stood on another stack
+        return loads_by_loop(text)
 
 
 def _joined_order(item: StoredExchange | Damaged) -> tuple[float, str]:

@@ -6,22 +6,21 @@ could take a thousand times the size of the value.
 """
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from nemo_gym.cli.printable import printable_json
+from nemo_gym.wire.deep_json import pieces_by_loop
 from nemo_gym.wire.json import is_array, is_object
 
 __all__ = ["json_text"]
 
 _MOST_LEVELS_INDENTED = 100
 
-_Entries = Generator[tuple[str, object]]
-
 
 def json_text(value: object, *, indent: int | None = 2, ascii_only: bool = False) -> str:
     """Return `value` as JSON; one that is nested deeply is not indented."""
     if _is_deep(value):
-        return printable_json("".join(_pieces(value, ascii_only)))
+        return printable_json("".join(pieces_by_loop(value, ascii_only=ascii_only)))
     return printable_json(json.dumps(value, indent=indent, ensure_ascii=ascii_only))
 
 
@@ -40,42 +39,3 @@ def _is_deep(value: object) -> bool:
         if len(open_ones) > _MOST_LEVELS_INDENTED:
             return True
     return False
-
-
-def _pieces(value: object, ascii_only: bool) -> Generator[str]:
-    open_ones: list[tuple[_Entries, str]] = [(_only(value), "")]
-    while open_ones:
-        entries, end = open_ones[-1]
-        entry = next(entries, None)
-        if entry is None:
-            open_ones.pop()
-            yield end
-            continue
-        before, inner = entry
-        yield before
-        if is_object(inner):
-            yield "{"
-            open_ones.append((_members(inner, ascii_only), "}"))
-        elif is_array(inner):
-            yield "["
-            open_ones.append((_items(inner), "]"))
-        else:
-            yield json.dumps(inner, ensure_ascii=ascii_only)
-
-
-def _only(value: object) -> _Entries:
-    yield "", value
-
-
-def _members(given: dict[str, object], ascii_only: bool) -> _Entries:
-    before = ""
-    for key, value in given.items():
-        yield f"{before}{json.dumps(key, ensure_ascii=ascii_only)}: ", value
-        before = ", "
-
-
-def _items(given: list[object]) -> _Entries:
-    before = ""
-    for value in given:
-        yield before, value
-        before = ", "

@@ -4,10 +4,10 @@ Rows come to stand in one line where a line end was lost: two of them, or one be
 behind zeros. What stands in between stays what it is: damage.
 """
 
-import json
 from collections.abc import Generator
 
-from nemo_gym.wire.json import is_object
+from nemo_gym.wire.deep_json import decode_by_loop
+from nemo_gym.wire.json import LENIENT_DECODER, is_object
 
 __all__ = ["rows_within"]
 
@@ -15,7 +15,6 @@ _START = b'{"model_call_id"'
 # Every row has these. A payload may quote rows, but a quoted one lies inside a whole row, or it
 # is no more than a request or a response that somebody sent.
 _KEYS = frozenset({"model_call_id", "dialect", "status_code", "request", "response"})
-_DECODER = json.JSONDecoder()
 
 
 def rows_within(line: bytes) -> Generator[tuple[int, int]]:
@@ -32,8 +31,15 @@ def _row_length(data: bytes) -> int:
     """Return how many bytes the row has that `data` begins with; 0 when it begins with none."""
     try:
         text = data.decode("utf-8", "surrogateescape")
-        value, end = _DECODER.raw_decode(text)
+        value, end = _decoded(text)
         row = text[:end].encode()  # fails where the row itself holds bytes that are no text
-    except (ValueError, RecursionError):
+    except ValueError:
         return 0
     return len(row) if is_object(value) and value.keys() >= _KEYS else 0
+
+
+def _decoded(text: str) -> tuple[object, int]:
+    try:
+        return LENIENT_DECODER.raw_decode(text)
+    except RecursionError:  # says nothing of the row: its writer stood on another stack
+        return decode_by_loop(text)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from hashlib import blake2b
 
 from nemo_gym.records.model_call import ModelCallRecord
+from nemo_gym.wire.deep_json import pieces_by_loop
 
 __all__ = ["request_digest", "superseded_calls"]
 
@@ -24,12 +25,20 @@ def request_digest(call: ModelCallRecord) -> str | None:
     """
     if call.request is not None:
         asked = {key: value for key, value in call.request.items() if key not in _OF_THE_WAY}
-        text = json.dumps(asked, sort_keys=True)
+        text = _in_one_way(asked)
     elif call.request_raw is not None:
         text = call.request_raw
     else:
         return None
     return blake2b(f"{call.dialect} {text}".encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def _in_one_way(asked: dict[str, object]) -> str:
+    """Return the same text for the same value, however deep it is."""
+    try:
+        return json.dumps(asked, sort_keys=True)
+    except RecursionError:
+        return "".join(pieces_by_loop(asked, sort_keys=True))
 
 
 def superseded_calls(calls: Iterable[ModelCallRecord]) -> dict[int, int]:

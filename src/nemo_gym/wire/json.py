@@ -16,6 +16,7 @@ from typing import TypeGuard
 import orjson
 
 __all__ = [
+    "LENIENT_DECODER",
     "MOST_COUNTED",
     "JsonError",
     "as_array",
@@ -65,12 +66,16 @@ def loads_leniently(text: str) -> object:
 
     Raises `JsonError` or `RecursionError`.
     """
-    value: object = json.loads(text, parse_int=_whole_number)
+    value: object = LENIENT_DECODER.decode(text)
     return value
 
 
 def _whole_number(text: str) -> int | None:
     return int(text) if len(text.removeprefix("-")) <= _MOST_DIGITS else None
+
+
+LENIENT_DECODER = json.JSONDecoder(parse_int=_whole_number)
+"""The decoder of `loads_leniently`."""
 
 
 def has_number_too_long(data: bytes) -> bool:
