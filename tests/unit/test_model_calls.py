@@ -287,3 +287,26 @@ def test_a_reader_that_was_replaced_is_used_by_the_merge(
     assert gaps_of(store.directory) == [
         {"code": "model_call_capture_records_unreadable", "detail": "count=3"}
     ]
+
+
+@pytest.mark.parametrize("depth", [300, 980, 3000])
+def test_a_call_that_nests_deeply_is_attached_with_all_others(
+    store: CaptureStore, depth: int
+) -> None:
+    deep = '{"a":' * depth + "1" + "}" * depth
+    used = f'[{{"type":"tool_use","id":"t","name":"f","input":{deep}}}]'
+    line = json.dumps({**EXCHANGE, "dialect": "messages", "response": {"content": "@"}})
+    store.submit(Row(ROLLOUT, "c", line.replace('"@"', used).encode())).result()
+    keep(store, EXCHANGE)
+    bare = merge_model_call_capture_into_record({**RECORD}, [store.directory])
+    whole = merge_model_call_capture_into_record({**RECORD}, [store.directory], True)
+    attached, other = bare["ng_model_call_capture"]["calls"]
+    (tool_call,) = attached["tool_calls"]
+    payload = whole["ng_model_call_capture"]["calls"][0]["response"]["content"][0]["input"]
+
+    assert "gaps" not in bare["ng_model_call_capture"]
+    assert other["response_id"] == "resp_123"
+    assert tool_call["arguments"]["_raw"].replace(" ", "") == deep
+    for _ in range(depth):
+        payload = payload["a"]
+    assert payload == 1

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Optional
 
+from pydantic_core import to_jsonable_python
+
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import CaptureDamaged, ConfigMistake, GymError
 from nemo_gym.files.jsonl import Damaged
@@ -19,6 +21,7 @@ from nemo_gym.ids import ROLLOUT_ID_KEY, rollout_id_of_record
 from nemo_gym.records.model_call import PAYLOAD_FIELDS, ModelCallRecord, build
 from nemo_gym.records.totals import aggregate
 from nemo_gym.wire.content import as_arguments, tool_calls_and_reasoning
+from nemo_gym.wire.deep_json import pieces_by_loop
 from nemo_gym.wire.usage import cache_signal, token_count, token_stats, usage_detail_token
 
 __all__ = [
@@ -172,7 +175,7 @@ def merge_model_call_capture_into_record(
     attachment: dict[str, Any] = {
         "rollout_id": str(rollout_id),
         "metrics": aggregate_model_call_records(calls),
-        "calls": [call.model_dump(mode="json", exclude=left_out) for call in calls],
+        "calls": [_plain(call, left_out) for call in calls],
     }
     if gaps:
         attachment["gaps"] = gaps
@@ -260,6 +263,27 @@ def _evidence(
         if gap["code"] == "model_call_capture_records_unreadable":
             gap["detail"] = f"count={damaged}"
     return calls, gaps
+
+
+def _plain(call: ModelCallRecord, left_out: set[str]) -> dict[str, Any]:
+    """Return a record as plain values; tool arguments that nest too deeply as their text."""
+    try:
+        return call.model_dump(mode="json", exclude=left_out)
+    except ValueError:  # pydantic gives up on 255 levels
+        tool_calls = [_within_reach(each) for each in call.tool_calls]
+    rest = call.model_copy(update={"tool_calls": tool_calls})
+    plain = rest.model_dump(mode="json", exclude=set(PAYLOAD_FIELDS))
+    kept = [key for key in ModelCallRecord.model_fields if key in PAYLOAD_FIELDS - left_out]
+    return plain | {key: getattr(call, key) for key in kept}  # those are JSON already
+
+
+def _within_reach(tool_call: dict[str, Any]) -> dict[str, Any]:
+    try:
+        to_jsonable_python(tool_call)
+    except ValueError:
+        text = "".join(pieces_by_loop(tool_call["arguments"], ascii_only=False))
+        return {**tool_call, "arguments": {"_raw": text}}
+    return tool_call
 
 
 def _setting(config: Any, key: str) -> Any:

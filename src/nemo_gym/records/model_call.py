@@ -80,7 +80,8 @@ class ModelCallRecord(BaseModel):
     tool_calls: list[dict[str, Any]] = Field(  # pyright: ignore[reportUnknownVariableType]
         default_factory=list
     )
-    """`{"call_id", "name", "arguments"}` of each; arguments that are no object: `{"_raw": …}`."""
+    """`{"call_id", "name", "arguments"}` of each; arguments that are no object, and where
+    they are attached to a rollout those too deep for its row: `{"_raw": …}`."""
     reasoning_content: str | None = None
     """Summaries, reasoning text or thinking blocks, joined by newlines."""
     request: dict[str, Any] | None = None
