@@ -17,7 +17,7 @@ from nemo_gym.errors import (
     TransportError,
 )
 from nemo_gym.transport.base import RawHeaders
-from nemo_gym.transport.repeated_length import with_one_length
+from nemo_gym.transport.repeated_length import may_end_head, with_one_length
 from nemo_gym.transport.reply import HttpReply
 
 __all__ = ["Connection"]
@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
         "_buffered",
         "_complete",
         "_head",
+        "_head_refused",
         "_head_so_far",
         "_headers",
         "_heard_at",
@@ -80,7 +81,8 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._idle_s: float | None = None
         self._heard_at = self._begun_at = self.idle_since = 0.0
-        self._head_so_far = b""
+        self._head_so_far: bytearray | None = None
+        self._head_refused = False
         self._buffered = self._unsent = 0
         self._complete = self._interim = self._no_body = self._paused = self._reusable = False
         self.closed = self.heard = False
@@ -97,7 +99,7 @@ class Connection(asyncio.Protocol):
             raise RuntimeError("the connection is not open")
         self._head = head_waiter = self.loop.create_future()
         self._reply, self._headers = None, []
-        self._head_so_far = b""
+        self._head_so_far = None
         self._buffered = self._unsent = 0
         self._complete = self._reusable = self.heard = False
         self._no_body, self._idle_s = no_body, idle_s
@@ -160,16 +162,28 @@ class Connection(asyncio.Protocol):
         if self._complete:
             self._finish()
         elif self._reply is None:
-            self._head_so_far += data
-            if len(self._head_so_far) > _HEAD_LIMIT:
-                self._fail(ReplyInvalid(f"{self._name}: the head of the answer has no end"))
+            self._keep_head(data)
+
+    def _keep_head(self, piece: bytes) -> None:
+        """Keep what came of a head that has not come whole."""
+        if self._head_so_far is None:
+            self._head_so_far = bytearray()
+        self._head_so_far += piece
+        if len(self._head_so_far) > _HEAD_LIMIT:
+            self._fail(ReplyInvalid(f"{self._name}: the head of the answer has no end"))
 
     def _goes_on_after(self, refused: bytes) -> bool:
         """Say whether the answer can be had although the parser refused bytes of it."""
         if self._complete:  # what it refused lies behind the end of the answer
             self._reusable = False
             return True
-        head = None if self._reply is not None else with_one_length(self._head_so_far + refused)
+        if self._reply is not None:
+            return False
+        before = self._head_so_far or b""
+        if self._head_refused and not may_end_head(before, refused):
+            return True
+        head = with_one_length(bytes(before) + refused)
+        self._head_refused = head == b""
         if not head:
             return head is not None
         self._parser, self._headers = httptools.HttpResponseParser(self), []

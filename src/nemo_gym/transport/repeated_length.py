@@ -6,7 +6,7 @@ value. Where two values differ nobody knows where the body ends, so such a head 
 
 import re
 
-__all__ = ["with_one_length"]
+__all__ = ["may_end_head", "with_one_length"]
 
 _NAME = b"content-length"
 _LINE = re.compile(rb"\ncontent-length[^\n]*", re.IGNORECASE)
@@ -38,6 +38,14 @@ def with_one_length(data: bytes) -> bytes | None:
     kept = [line for line, (name, _) in zip(lines, fields, strict=True) if name != _NAME]
     head = b"\r\n".join((first, b"%b: %b" % (_NAME, values[0]), *kept))
     return data[:begin] + head + data[end:]
+
+
+def may_end_head(before: bytes | bytearray, piece: bytes) -> bool:
+    """Say whether `piece`, which comes behind `before`, may be what ends a head.
+
+    Until then there is no use in looking at a head again that was found to repeat its length.
+    """
+    return _END in before[1 - len(_END) :] + piece
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:
