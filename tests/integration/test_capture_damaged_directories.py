@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -126,6 +126,9 @@ def test_a_file_that_may_not_be_read_hides_no_other(calls: Path, tmp_path: Path)
     for command in (*refused, *shown):
         assert "Permission denied" in command.stdout + command.stderr
         assert "Traceback" not in command.stderr
+    for command in shown:
+        assert f"where: {calls / 'whole.capture.jsonl'}\n" in command.stderr
+        assert "mend:  look at who may read it" in command.stderr
     assert [c.returncode for c in (*refused, *shown)] == [1, 1, 2, 2, 2]
 
 
@@ -224,3 +227,23 @@ def test_a_pipe_and_a_ring_of_links_are_named_and_waited_for_by_nobody(
         assert "Traceback" not in said
     assert ["cannot be read: " in c.stderr for c in shown] == [True, True]
     assert "a2" in looked[3].stdout
+
+
+@pytest.mark.parametrize("form", [(), ("--raw",), ("--json",)])
+@pytest.mark.parametrize(
+    "make",
+    [os.mkfifo, os.mkdir, lambda ring: ring.symlink_to(ring.name)],
+    ids=["pipe", "folder", "ring"],
+)
+def test_what_is_no_file_is_named_with_its_mend(
+    tmp_path: Path, make: Callable[[Path], None], form: tuple[str, ...]
+) -> None:
+    path = tmp_path / "calls" / "odd.capture.jsonl"
+    path.parent.mkdir()
+    make(path)
+    shown = _gym("show", "odd", *form, cwd=tmp_path)
+
+    assert shown.returncode == 2
+    assert "the calls of rollout 'odd' cannot be read: " in shown.stderr
+    assert f"where: {path}\n" in shown.stderr
+    assert "mend:  move it away: only a regular file can hold calls" in shown.stderr

@@ -1,5 +1,6 @@
 """`gym capture show`: the model calls of one rollout as a conversation."""
 
+import errno
 from collections.abc import Generator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,8 @@ from nemo_gym.wire.transcript import Utterance, request_utterances, response_utt
 __all__ = ["show"]
 
 _LONGEST_NOTE = 200
+_ERRORS_OF_NO_FILE = frozenset({errno.EISDIR, errno.ENXIO, errno.ELOOP})
+_NO_FILE = "move it away: only a regular file can hold calls"
 _LABELS = {"reasoning": " (reasoning)", "tool_call": " calls", "refusal": " refuses"}
 
 
@@ -44,11 +47,7 @@ def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> N
         lines = list(raw_lines(store, rollout)) if raw else []
         items = [] if raw else store.read(rollout)
     except OSError as error:
-        raise UserMistake(
-            f"the calls of rollout {rollout!r} cannot be read: {error.strerror or error}",
-            where=str(store.directory),
-            mend="look at who may read the files there",
-        ) from error
+        raise _unreadable(rollout, error, store.directory) from error
     if not items and not lines:
         raise UserMistake(
             f"no model calls of rollout {rollout!r} in {store.directory}",
@@ -64,6 +63,15 @@ def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> N
         return
     for text in _conversation(store, rollout, calls):
         click.echo(text)
+
+
+def _unreadable(rollout: str, error: OSError, directory: Path) -> UserMistake:
+    mend = _NO_FILE if error.errno in _ERRORS_OF_NO_FILE else "look at who may read it"
+    return UserMistake(
+        f"the calls of rollout {rollout!r} cannot be read: {error.strerror or error}",
+        where=str(error.filename or directory),
+        mend=mend,
+    )
 
 
 class _Call(NamedTuple):
