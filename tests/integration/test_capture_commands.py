@@ -171,6 +171,28 @@ def test_tail_follows_calls_as_they_come_whole_until_interrupted(tmp_path: Path)
     assert process.returncode == 130
 
 
+def test_tail_names_a_file_that_cannot_be_read_once_whenever_it_comes(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{name}.capture.jsonl" for name in ("0-0", "1-0"))
+    first.mkdir()
+    process = subprocess.Popen(
+        [GYM, "capture", "tail", "-f", "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        said = [process.stderr.readline()]
+        second.mkdir()
+        said.append(process.stderr.readline())
+    finally:
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=10)
+
+    assert said == [f"{path.name} cannot be read: Is a directory\n" for path in (first, second)]
+    assert "cannot be read" not in rest
+
+
 async def test_repair_moves_damage_aside_and_loses_no_good_row(captured: Path) -> None:
     path = captured / "all-others.capture.jsonl"
     first, second = path.read_bytes().splitlines(keepends=True)

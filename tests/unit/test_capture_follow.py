@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.files.disk import Disk
 from nemo_gym.observability.follow import Follower, pause_after
 
 
@@ -49,6 +50,37 @@ def test_a_file_that_was_cleared_begins_anew(tmp_path: Path) -> None:
 
     assert _rows(follower) == [("0-0", b'{"n":1}')]
     assert follower.unreadable == {}
+
+
+def test_each_file_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    first, second = (tmp_path / f"{name}.capture.jsonl" for name in ("0-0", "1-0"))
+    first.mkdir()
+    follower = Follower(CaptureStore(tmp_path), from_start=True)
+    told = []
+    for _ in range(2):
+        told += [_rows(follower), follower.newly_unreadable()]
+    second.mkdir()
+    told += [_rows(follower), follower.newly_unreadable()]
+
+    assert told == [[], {first: "Is a directory"}, [], {}, [], {second: "Is a directory"}]
+
+
+class _MovedAway(Disk):
+    """Every file is gone when it is opened."""
+
+    def open_read(self, path: Path) -> int:
+        path.unlink()
+        return super().open_read(path)
+
+
+def test_a_file_that_was_moved_away_meanwhile_is_no_file_that_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    _append(tmp_path / "0-0.capture.jsonl", b'{"n":0}\n')
+    follower = Follower(CaptureStore(tmp_path), from_start=True, disk=_MovedAway())
+
+    assert _rows(follower) == []
+    assert follower.newly_unreadable() == {}
 
 
 @given(st.floats(0, 100))

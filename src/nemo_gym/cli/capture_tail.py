@@ -44,14 +44,19 @@ def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None
     store = open_store(directory)
     follower = Follower(store, from_start=True)
     _print(_last(follower.new_lines(), count), raw=raw)
-    for path, reason in follower.unreadable.items():
-        click.echo(on_one_line(f"{path.name} cannot be read: {reason}"), err=True)
+    _name_unreadable(follower)
     looked = 0.0
     while follow:
         time.sleep(pause_after(looked))  # no file system tells of all that others write
         began = time.process_time()
         _print(_with_time(follower.new_lines()), raw=raw)
+        _name_unreadable(follower)
         looked = time.process_time() - began
+
+
+def _name_unreadable(follower: Follower) -> None:
+    for path, reason in follower.newly_unreadable().items():
+        click.echo(on_one_line(f"{path.name} cannot be read: {reason}"), err=True)
 
 
 def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.ids import RolloutId
 
 __all__ = ["Follower", "pause_after"]
@@ -26,11 +26,15 @@ def pause_after(cpu_s: float) -> float:
 class Follower:
     """Remembers how far each file was read."""
 
-    def __init__(self, store: CaptureStore, *, from_start: bool = False) -> None:
+    def __init__(
+        self, store: CaptureStore, *, from_start: bool = False, disk: Disk = REAL_DISK
+    ) -> None:
         self._store = store
+        self._disk = disk
         self._read: dict[Path, int] = {}
+        self._told: set[Path] = set()
         self.unreadable: dict[Path, str] = {}
-        """Files that cannot be read, and why."""
+        """Files that could not be read, and why."""
         if not from_start:
             self._read = {file.path: file.size for file in store.files()}
 
@@ -46,9 +50,11 @@ class Follower:
             if file.size == read:
                 continue
             try:
-                with open(REAL_DISK.open_read(file.path), "rb") as source:
+                with open(self._disk.open_read(file.path), "rb") as source:
                     source.seek(read)
                     data = source.read()
+            except FileNotFoundError:  # moved away since it was listed
+                continue
             except OSError as error:
                 self.unreadable[file.path] = error.strerror or str(error)
                 continue
@@ -57,3 +63,9 @@ class Follower:
             for line in data[:whole].split(b"\n"):
                 if line.strip():
                     yield file.rollout_id, line
+
+    def newly_unreadable(self) -> dict[Path, str]:
+        """Return the files that could not be read and were not returned before, and why."""
+        found = {path: why for path, why in self.unreadable.items() if path not in self._told}
+        self._told.update(found)
+        return found
