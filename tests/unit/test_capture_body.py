@@ -90,6 +90,35 @@ def test_of_a_body_that_breaks_off_is_kept_what_could_be_read_or_the_bytes(
         assert kept.undecodable == came
     if kept.data or not came:
         assert kept.undecodable is None
+    assert kept.broken_off is (kept.data != b"")
+
+
+@given(st.sampled_from(PACKED), st.lists(st.binary(min_size=1, max_size=50)), st.data())
+def test_a_whole_body_is_whole_in_whatever_pieces_it_comes(
+    packed: tuple[str, Callable[[bytes], bytes]], contents: list[bytes], data: st.DataObject
+) -> None:
+    name, pack = packed
+    # Several members of these are one body.
+    members = contents if name in ("gzip", "zstd") else [b"".join(contents)]
+    whole = b"".join(map(pack, members))
+    cut = data.draw(st.integers(0, len(whole)))
+
+    assert _tapped([name], [whole[:cut], whole[cut:]]) == TappedBody(b"".join(contents))
+
+
+def test_of_a_body_that_breaks_off_at_the_limit_only_the_limit_is_told() -> None:
+    came = gzip.compress(b"\0" * 10**7)[:-9]
+
+    assert _tapped(["gzip"], [came], 100) == TappedBody(b"\0" * 100, truncated_at=100)
+
+
+def test_a_body_of_several_encodings_is_whole_where_each_is() -> None:
+    whole = gzip.compress(brotli.compress(b"hello"))
+    cut_inside = gzip.compress(brotli.compress(b"hello")[:-1])
+
+    assert _tapped(["br", "gzip"], [whole]) == TappedBody(b"hello")
+    assert _tapped(["br", "gzip"], [whole[:-1]]) == TappedBody(b"hello", broken_off=True)
+    assert _tapped(["br", "gzip"], [cut_inside]).broken_off
 
 
 @pytest.mark.parametrize(("name", "pack"), PACKED)

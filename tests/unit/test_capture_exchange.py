@@ -1,5 +1,6 @@
 """A tapped call becomes one stored line: documented keys, bodies as they crossed."""
 
+import gzip
 import json
 from base64 import b64decode
 from typing import Any
@@ -359,6 +360,33 @@ def test_bodies_that_are_not_what_they_say_are_kept_as_base64_and_noted() -> Non
     assert b64decode(stored["response_raw"]) == b"corrupt too"
     assert stored["notes"] == {"undecodable_body": ["request", "response"]}
     assert stored["error_category"] == "capture_parse_error"
+
+
+@pytest.mark.parametrize("cut", [1, 12])
+def test_compressed_bodies_that_broke_off_are_kept_as_far_as_they_came_and_noted(cut: int) -> None:
+    packed = [(b"content-encoding", b"gzip")]
+    led = Led(headers=packed)
+    led.tap.request_body(gzip.compress(b'{"model":"m"}' + bytes(range(99)))[:-cut])
+    led.start([*JSON, *packed])
+    led.send(gzip.compress(b'{"id":"r"}' + bytes(range(99)))[:-cut], more=False)
+
+    stored = _stored(led.end())
+
+    assert stored["request_raw"].startswith('{"model":"m"}')
+    assert stored["response_raw"].startswith('{"id":"r"}')
+    assert stored["notes"] == {"broken_off_body": ["request", "response"]}
+
+
+def test_a_compressed_stream_is_whole_with_its_last_event() -> None:
+    packed = gzip.compress(chunk({"content": "a"}) + DONE)
+    ended, torn = (
+        _stored(_answered(body, headers=[*SSE, (b"content-encoding", b"gzip")]))
+        for body in (packed[:-8], gzip.compress(chunk({"content": "a"}))[:-8])
+    )
+
+    assert "notes" not in ended
+    assert torn["notes"] == {"broken_off_body": ["response"]}
+    assert torn["error_category"] == "stream_truncated"
 
 
 def test_a_stream_that_is_not_what_it_says_is_kept_as_base64() -> None:

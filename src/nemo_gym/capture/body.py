@@ -21,6 +21,13 @@ class TappedBody(NamedTuple):
     undecodable: bytes | None = None
     """The bytes as they came, where they are not in the encoding that the headers name, or broke
     off before anything could be made of them."""
+    broken_off: bool = False
+    """Whether it came to an end before its encoding did; `data` is what could be read."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `data` is all there is to it."""
+        return self.truncated_at is None and self.undecodable is None and not self.broken_off
 
 
 # Pieces of a body that are kept apart; small ones in great number hold much more than their bytes.
@@ -102,10 +109,12 @@ class BodyTap:
         if self._encoded and is_nothing:
             # It may have broken off before anything came of it.
             self._undecodable = not is_encoded_nothing(self._encodings, bytes(self._encoded))
+        judged = self._truncated or self._undecodable or not self._encoded
         return TappedBody(
             self._kept(),
             self._limit if self._truncated else None,
             bytes(self._encoded) if self._undecodable and self._encoded is not None else None,
+            not (judged or is_nothing or self._decoder is None or self._decoder.at_end),
         )
 
     def _kept(self) -> bytes:

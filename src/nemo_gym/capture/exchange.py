@@ -154,15 +154,8 @@ def _optional(
 
 def _is_whole(tapped: Tapped) -> bool:
     """Say whether there is nothing to note about a call but what the forwarder knows."""
-    request, response = tapped.request, tapped.response
-    return (
-        tapped.stream is None
-        and tapped.phase is None
-        and request.truncated_at is None
-        and response.truncated_at is None
-        and request.undecodable is None
-        and response.undecodable is None
-    )
+    bodies_whole = tapped.request.is_whole and tapped.response.is_whole
+    return tapped.stream is None and tapped.phase is None and bodies_whole
 
 
 def _of_facts(facts: CallFacts) -> dict[str, object]:
@@ -204,17 +197,20 @@ def _phase(phase: Phase, facts: CallFacts | None) -> Phase:
 
 
 def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, object]:
-    limit = request.truncated_at if request.truncated_at is not None else response.truncated_at
-    if limit is None and request.undecodable is None and response.undecodable is None:
+    if request.is_whole and response.is_whole:
         return {}
     notes: dict[str, object] = {}
     bodies = (("request", request), ("response", response))
+    limit = request.truncated_at if request.truncated_at is not None else response.truncated_at
     if limit is not None:
         notes["truncated_at"] = limit
         notes["truncated_bodies"] = [n for n, body in bodies if body.truncated_at is not None]
     undecodable = [name for name, body in bodies if body.undecodable is not None]
     if undecodable:
         notes["undecodable_body"] = undecodable
+    broken_off = [name for name, body in bodies if body.broken_off]
+    if broken_off:
+        notes["broken_off_body"] = broken_off
     return notes
 
 

@@ -244,9 +244,13 @@ class ExchangeTap:
         if self._response is not None:
             self._keep_passed(self._response)
         self._passing = None
+        response = self._response.result() if self._response is not None else _NOTHING
         stream = self._reader.finish() if self._reader is not None else None
         if self._reader is not None:
             self._first_data_at = self._reader.first_data_at
+            if self._reader.is_over and response.broken_off:
+                # What closes the encoding comes behind the last event, and was not waited for.
+                response = response._replace(broken_off=False)
         told = self._told
         return Tapped(
             call=self._call,
@@ -256,7 +260,7 @@ class ExchangeTap:
             latency_ttft_ms=self._ttft_ms(),
             status=self._status,
             request=self._request.result(),
-            response=self._response.result() if self._response is not None else _NOTHING,
+            response=response,
             stream=stream,
             bodiless=self._bodiless,
             phase=None if complete else self._phase,

@@ -28,6 +28,11 @@ class _Stage(Protocol):
         """Return what `chunk` adds; about `room` bytes at most."""
         ...
 
+    @property
+    def at_end(self) -> bool:
+        """Whether what came so far may be all: it ends where the encoding does."""
+        ...
+
 
 class _Zlib:
     """gzip (also several members after one another), and deflate with or without its frame."""
@@ -37,6 +42,7 @@ class _Zlib:
         self._wbits = wbits
         self._head: bytes = b""
         self._inflate = zlib.decompressobj(wbits or zlib.MAX_WBITS)
+        self.at_end = False
 
     def decode(self, chunk: bytes, room: int) -> bytes:
         if self._wbits is None:
@@ -47,14 +53,18 @@ class _Zlib:
             self._wbits = zlib.MAX_WBITS if _is_zlib_frame(chunk) else -zlib.MAX_WBITS
             self._inflate = zlib.decompressobj(self._wbits)
         out: list[bytes] = []
-        while chunk and room > 0:
+        while room > 0:
+            if self.at_end:
+                # What lies behind a whole member is the next one; padding of zeros is nothing.
+                chunk = chunk.lstrip(b"\0")
+            if not chunk:
+                break
+            if self.at_end:
+                self._inflate = zlib.decompressobj(self._wbits)
             out.append(self._inflate.decompress(chunk, room))
             room -= len(out[-1])
-            # What lies behind a whole member is the next one; padding of zeros is nothing.
-            rest: bytes = self._inflate.unconsumed_tail or self._inflate.unused_data
-            chunk = rest.lstrip(b"\0") if self._inflate.eof else rest
-            if self._inflate.eof:
-                self._inflate = zlib.decompressobj(self._wbits)
+            chunk = self._inflate.unconsumed_tail or self._inflate.unused_data
+            self.at_end = self._inflate.eof
         return b"".join(out)
 
 
@@ -79,6 +89,10 @@ class _Brotli:
     def __init__(self) -> None:
         self._inner = _new_brotli()
 
+    @property
+    def at_end(self) -> bool:
+        return self._inner.is_finished()
+
     def decode(self, chunk: bytes, room: int) -> bytes:
         out: list[bytes] = []
         piece = self._inner.process(chunk, output_buffer_limit=min(room, _STEP))
@@ -93,15 +107,23 @@ class _Brotli:
 
 class _Zstd:
     def __init__(self) -> None:
-        self._inner = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+        self._outer = zstandard.ZstdDecompressor()
+        self._inner = self._outer.decompressobj()
+
+    @property
+    def at_end(self) -> bool:
+        return self._inner.eof
 
     def decode(self, chunk: bytes, room: int) -> bytes:
         out: list[bytes] = []
         for start in range(0, len(chunk), _SLICE):
-            if room <= 0:
-                break
-            out.append(self._inner.decompress(chunk[start : start + _SLICE]))
-            room -= len(out[-1])
+            piece = chunk[start : start + _SLICE]
+            while piece and room > 0:
+                if self._inner.eof:  # what lies behind a whole frame is the next one
+                    self._inner = self._outer.decompressobj()
+                out.append(self._inner.decompress(piece))
+                room -= len(out[-1])
+                piece = self._inner.unused_data
         return b"".join(out)
 
 
@@ -135,6 +157,11 @@ class ContentDecoder:
     def overrun(self) -> bool:
         """Whether there was more than the limit lets through."""
         return self._room < 0
+
+    @property
+    def at_end(self) -> bool:
+        """Whether what came ends where its encodings do; False once it was overrun."""
+        return not self.overrun and all(stage.at_end for stage in self._stages)
 
     def decode(self, chunk: bytes) -> bytes:
         """Return what `chunk` adds, nothing once the limit is passed; raises `UndecodableBody`."""

@@ -75,6 +75,11 @@ class StreamReader:
         return self._assembler.content_complete
 
     @property
+    def is_over(self) -> bool:
+        """Whether a client has all it waits for; what comes behind that is not read."""
+        return self._state is _ENDED
+
+    @property
     def waiting(self) -> bytes:
         """The bytes that were taken and not read yet."""
         return b"".join(self._waiting)
