@@ -150,3 +150,45 @@ def test_a_check_of_nothing_says_what_to_give(tmp_path: Path) -> None:
     assert "--resources-server NAME" in told.err
     assert json.loads(machine.out)["ok"] is False
     assert given.code == 0, given.err
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "where"),
+    [
+        ("validate", "telemetry:\n  otlp:\n    endpoint: c:4318\n", "extra.yaml:3"),
+        ("start", "telemetry:\n  otlp:\n    endpoint: c:4318\n", "extra.yaml:3"),
+        ("validate", "at: c:4318\ntelemetry: {otlp: {endpoint: '${at}'}}\n", "extra.yaml:1"),
+    ],
+)
+def test_a_collector_that_can_be_none_is_named_where_it_was_written(
+    tmp_path: Path, command: str, text: str, where: str
+) -> None:
+    root = write_root(tmp_path)
+    (root / "extra.yaml").write_text(text)
+    switches = ("++telemetry.metrics.enabled=true", "++telemetry.traces.enabled=true")
+    ended = gym("env", command, *ASK, "--config", "extra.yaml", *switches, cwd=root)
+    key = "at" if "at:" in text else "telemetry.otlp.endpoint"
+
+    assert ended.code == 2
+    assert ended.err.count("'c:4318' does not begin with http:// or https://") == 1
+    assert f"where: {where} ({key})\n  mend:  write http://c:4318" in ended.err
+
+
+def test_a_collector_that_a_variable_names_is_checked_with_all_else(tmp_path: Path) -> None:
+    variable = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+    asked = ("env", "validate", *ASK, "--json", "++telemetry.metrics.enabled=true")
+    root = write_root(tmp_path)
+    wrong = gym(*asked, "++one=1", cwd=root, environ={variable: "c:4318"})
+    right = gym(*asked, cwd=root, environ={variable: "http://c:4318"})
+    places = [mistake["where"] for mistake in json.loads(wrong.out)["mistakes"]]
+
+    assert right.code == 0, right.out
+    assert places == [f"the environment variable {variable}", "override ++one"]
+
+
+def test_where_a_key_is_wrong_nothing_is_guessed_of_collectors(tmp_path: Path) -> None:
+    switches = ("++telemetry.metrics.enabled=true", "++telemetry.otlp={endpoint: c, prtocol: grpc}")
+    ended = gym("env", "validate", *ASK, "--json", *switches, cwd=write_root(tmp_path))
+
+    (mistake,) = json.loads(ended.out)["mistakes"]
+    assert "did you mean 'telemetry.otlp.protocol'" in mistake["what"]

@@ -6,14 +6,14 @@ over as one `ConfigRequest` in the argument `request`.
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nemo_gym.config.load import ConfigRequest
-from nemo_gym.errors import UserMistake
+from nemo_gym.errors import ConfigMistake, UserMistake
 
 __all__ = [
     "FiniteRange",
@@ -109,12 +109,21 @@ def config_options(function: Function) -> Function:
     @functools.wraps(function)
     def with_request(**given: Any) -> Any:
         asked = {name: given.pop(name) for name in _REQUEST_FIELDS}
-        return function(request=ConfigRequest(**asked), **given)
+        return function(request=ConfigRequest(**asked, telemetry_mistakes=_mistakes), **given)
 
     decorated: Function = with_request
     for option in reversed(_CONFIG_OPTIONS):
         decorated = option(decorated)
     return decorated
+
+
+def _mistakes(telemetry: Mapping[str, object]) -> Iterable[ConfigMistake]:
+    if not telemetry:
+        return ()
+    # pydantic with it, so only where there is something to look at.
+    from nemo_gym.telemetry.settings import endpoint_mistakes
+
+    return endpoint_mistakes(telemetry)
 
 
 _REQUEST_FIELDS = (

@@ -1,6 +1,6 @@
 """A resolved tree in, mistakes about the product's own settings out; values become their type."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 
@@ -10,8 +10,17 @@ from nemo_gym.config.problems import Problems
 from nemo_gym.config.schema import RootSettings
 from nemo_gym.config.secrets import collect_secrets, is_secret_path
 from nemo_gym.config.typed import WrongType, coerce, describe, field_types
+from nemo_gym.errors import ConfigMistake
 
-__all__ = ["check_root", "known_root_keys", "wrong_type"]
+__all__ = ["SectionCheck", "check_root", "known_root_keys", "none_wrong", "wrong_type"]
+
+SectionCheck = Callable[[Mapping[str, object]], Iterable[ConfigMistake]]
+"""Says what is wrong with a section whose types are right; `where` may name a key of it."""
+
+
+def none_wrong(_section: Mapping[str, object]) -> Iterable[ConfigMistake]:
+    """Find nothing."""
+    return ()
 
 
 def known_root_keys() -> frozenset[str]:
@@ -19,12 +28,18 @@ def known_root_keys() -> frozenset[str]:
     return frozenset(dotted(path) for path in _known(RootSettings, ()))
 
 
-def check_root(tree: dict[str, object], layers: Layers, problems: Problems) -> None:
+def check_root(
+    tree: dict[str, object],
+    layers: Layers,
+    problems: Problems,
+    telemetry_mistakes: SectionCheck = none_wrong,
+) -> None:
     """Check types and rules; a value that YAML or the environment gave as text becomes its type."""
     before = len(problems.found)
     _check_section(RootSettings, tree, (), layers, problems)
     if len(problems.found) == before:
         _check_capture(tree, layers, problems)
+        _check_telemetry(tree, layers, problems, telemetry_mistakes)
 
 
 def wrong_type(path: KeyPath, value: object, expected: object, layers: Layers) -> dict[str, str]:
@@ -77,6 +92,19 @@ def _check_capture(tree: Mapping[str, object], layers: Layers, problems: Problem
             where=f"{layers.origin(('model_call_capture_dir',))} (model_call_capture_dir)",
             mend=f'write ++model_call_capture_dir="$(pwd)/{folder}"',
         )
+
+
+def _check_telemetry(
+    tree: Mapping[str, object], layers: Layers, problems: Problems, mistakes: SectionCheck
+) -> None:
+    section = tree.get("telemetry")
+    if not isinstance(section, dict):
+        return
+    for mistake in mistakes(section):
+        source = layers.source(tuple((mistake.where or "").split(".")))
+        origin = layers.origins.get(source)
+        where = mistake.where if origin is None else f"{origin} ({dotted(source)})"
+        problems.add(mistake.what, where=where, mend=mistake.mend)
 
 
 def _known(cls: type, path: KeyPath) -> list[KeyPath]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym.config.check_keys import KeyCheck
-from nemo_gym.config.check_root import check_root
+from nemo_gym.config.check_root import SectionCheck, check_root, none_wrong
 from nemo_gym.config.components import (
     component_roots,
     config_of,
@@ -66,6 +66,8 @@ class ConfigRequest:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     fields_of: FieldsReader = fields_in_source
     """Says which settings a server's implementation reads."""
+    telemetry_mistakes: SectionCheck = none_wrong
+    """Says what the room of telemetry finds wrong with its section."""
 
 
 def load_run_config(request: ConfigRequest) -> RunConfig:
@@ -206,7 +208,7 @@ class _Load:
             env_exists=env.exists(),
             env_folder=str(env.parent),
         )
-        check_root(tree, self.layers, self.problems)
+        check_root(tree, self.layers, self.problems, self.request.telemetry_mistakes)
         servers = find_servers(tree, self.layers, roots, self.problems)
         bind_references(servers)
         check_references(servers, self.layers, self.problems)

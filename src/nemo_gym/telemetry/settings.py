@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.errors import ConfigMistake
-from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol
+from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol, Signal
 
 __all__ = [
     "MetricsOptions",
@@ -14,6 +14,7 @@ __all__ = [
     "PrometheusOptions",
     "TelemetryOptions",
     "TracesOptions",
+    "endpoint_mistakes",
     "idle_settings",
     "telemetry_options",
 ]
@@ -200,11 +201,38 @@ def telemetry_options(settings: Mapping[str, object]) -> TelemetryOptions:
     which cannot be one. Of a signal that is off, or goes to no collector, none is looked at.
     """
     options = _validated(settings)
-    if options.on and options.metrics.enabled and options.uses_otlp:
-        Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "metrics").check()
-    if options.on and options.exports_traces:
-        Endpoint.of(options.otlp.endpoint, options.otlp.protocol, "traces").check()
+    for endpoint in _endpoints(options):
+        endpoint.check()
     return options
+
+
+def endpoint_mistakes(settings: Mapping[str, object]) -> list[ConfigMistake]:
+    """Return what is wrong with the collectors that `settings` send to.
+
+    Nothing where a key or a type is wrong: nobody knows then what is meant to go there.
+    """
+    try:
+        endpoints = _endpoints(_validated(settings))
+    except ConfigMistake:
+        return []
+    found: dict[str, ConfigMistake] = {}
+    for endpoint in endpoints:
+        try:
+            endpoint.check()
+        except ConfigMistake as mistake:
+            found[str(mistake)] = mistake  # both signals may go the same way
+    return list(found.values())
+
+
+def _endpoints(options: TelemetryOptions) -> list[Endpoint]:
+    """Return where something is sent."""
+    otlp = options.otlp
+    sent: dict[Signal, bool] = {
+        "metrics": options.metrics.enabled and options.uses_otlp,
+        "traces": options.exports_traces,
+    }
+    signals = [signal for signal, is_sent in sent.items() if options.on and is_sent]
+    return [Endpoint.of(otlp.endpoint, otlp.protocol, signal) for signal in signals]
 
 
 def _validated(settings: Mapping[str, object]) -> TelemetryOptions:
