@@ -99,7 +99,7 @@ def test_a_run_on_a_provider_that_recovers_can_be_resumed_to_its_end(tmp_path: P
     with provider_process(status=500) as origin:
         assert _evaluate(tmp_path, origin, {}).code == 1
     with provider_process() as origin:
-        ended = _evaluate(tmp_path, origin, {}, "--resume")
+        ended = _evaluate(tmp_path, origin.replace("127.0.0.1", "localhost"), {}, "--resume")
 
     assert ended.code == 0, ended.err
     assert [row["_ng_attempt_index"] for row in lines_of(tmp_path / "x.jsonl")] == [1] * TASKS

@@ -1,5 +1,6 @@
 """Going on where a run stopped: what is skipped, what is tried again, what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -177,13 +178,18 @@ async def test_a_run_goes_on_whose_manifest_shows_what_is_hidden_today(output: P
     assert "planted-1" not in text_of(files_of(output).manifest)
 
 
-async def test_a_local_provider_may_come_back_on_another_port(output: Path) -> None:
-    url = "http://127.0.0.1:{}/v1"
-    await collect(output, rows_of(1), tree={"policy_base_url": url.format(5000)})
-    await collect(output, rows_of(1), tree={"policy_base_url": url.format(6000)}, mode="resume")
+async def test_a_model_may_be_reached_elsewhere_and_the_manifest_says_so(output: Path) -> None:
+    urls = ["http://127.0.0.1:5000/v1", "http://127.0.0.1:6000/v1", "http://h/v1"]
+    for url in urls:
+        await collect(output, rows_of(1), tree={"policy_base_url": url}, mode="resume")
 
-    with pytest.raises(ResumeRefused, match="policy_base_url"):
-        await collect(output, rows_of(1), tree={"policy_base_url": "http://h/v1"}, mode="resume")
+    manifest = json.loads(text_of(files_of(output).manifest))
+    assert [session.get("moved") for session in manifest["sessions"]] == [
+        None,
+        None,  # the kernel may choose another port each time
+        ["policy_base_url: http://127.0.0.1:6000/v1 → http://h/v1"],
+    ]
+    assert manifest["config"] == {"policy_base_url": "http://h/v1"}
 
 
 async def test_an_output_that_no_manifest_explains_is_not_resumed(output: Path) -> None:

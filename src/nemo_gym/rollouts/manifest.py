@@ -4,7 +4,7 @@ Written before the first rollout is dispatched and again when the run ends, each
 """
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,8 +61,11 @@ class Manifest:
     sessions: list[dict[str, object]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
-    def begin_session(self, now: float) -> None:
-        """Note that the run was started, or resumed, at `now` (UTC Unix seconds)."""
+    def begin_session(self, now: float, moves: Sequence[str] = ()) -> None:
+        """Note that the run was started, or resumed, at `now` (UTC Unix seconds).
+
+        `moves` says how models are reached otherwise than in the session before.
+        """
         self.status = "running"
         self.sessions.append(
             {
@@ -72,6 +75,7 @@ class Manifest:
                 "nemo_gym": __version__,
                 "python": platform.python_version(),
                 "host": platform.node(),
+                **({"moved": [*moves]} if moves else {}),
             }
         )
 

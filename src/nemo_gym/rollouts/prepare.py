@@ -19,6 +19,7 @@ from nemo_gym.config.problems import one_a_line
 from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused, UserMistake
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.rollouts.aggregate import Aggregator
+from nemo_gym.rollouts.changes import changes_since, moves_since
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids, hold_output
 from nemo_gym.rollouts.leftovers import index_run
 from nemo_gym.rollouts.manifest import (
@@ -32,7 +33,7 @@ from nemo_gym.rollouts.manifest import (
 from nemo_gym.rollouts.materialize import Materialized, materialize
 from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import Planner, PlanRequest
-from nemo_gym.rollouts.resume import RunIndex, changes_since
+from nemo_gym.rollouts.resume import RunIndex
 from nemo_gym.rollouts.rows import check_readable, read_rows
 from nemo_gym.rollouts.unusable import output_unusable
 from nemo_gym.telemetry.instruments import swallowing
@@ -73,6 +74,8 @@ class PreparedRun:
     """How long it took to plan and materialise, in ms."""
     index: RunIndex
     """What earlier sessions left, once the run has begun."""
+    moves: list[str] = field(default_factory=list[str])
+    """How models are reached otherwise than in the session before, for the manifest."""
     aggregator: Aggregator = field(default_factory=Aggregator)
     """Finished rollouts, those of earlier sessions once the run has begun."""
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
@@ -96,7 +99,7 @@ class PreparedRun:
             if self.request.mode == "overwrite":
                 for path in self.files.all():
                     REAL_DISK.unlink(path)
-            self.manifest.begin_session(time.time())
+            self.manifest.begin_session(time.time(), self.moves)
             self.manifest.counts = {"planned": self.planned.rollouts}
             write_manifest(self.files.manifest, self.manifest)
             REAL_DISK.rename(self.planned.scratch, self.files.materialized)
@@ -144,16 +147,14 @@ def prepare_run(
                 mend="give --input a JSONL file with a task on every line",
             )
         manifest = _manifest(request, tree, planner, planned, capture_dir)
-        if old is not None:
-            _refuse_changes(old, manifest, planned, files)
-            manifest.run_id, manifest.sessions = old.run_id, old.sessions
+        moves = [] if old is None else _go_on(old, manifest, planned, files)
         if capture_dir is not None:
             ids = CaptureIds(planner.task_range, frozenset(planner.explicit_ids))
             lease = hold_capture_ids(capture_dir, ids, holder)
             held.callback(lambda: lease.close() if lease else None)
         planning_ms = (time.perf_counter() - started) * 1000
         index = RunIndex(request.max_rollout_attempts)
-        run = PreparedRun(request, files, manifest, capture_dir, planned, planning_ms, index)
+        run = PreparedRun(request, files, manifest, capture_dir, planned, planning_ms, index, moves)
         run._held = held.pop_all()  # noqa: SLF001 - made here
         return run
 
@@ -249,7 +250,11 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-def _refuse_changes(old: Manifest, new: Manifest, planned: Materialized, files: RunFiles) -> None:
+def _go_on(old: Manifest, new: Manifest, planned: Materialized, files: RunFiles) -> list[str]:
+    """Make `new` the manifest of the same run; return how models are reached otherwise now.
+
+    Raises `ResumeRefused` where its rollouts would be unlike those that there are.
+    """
     changes = changes_since(old, new, planned.prefix_sha256)
     if changes:
         raise ResumeRefused(
@@ -258,6 +263,8 @@ def _refuse_changes(old: Manifest, new: Manifest, planned: Materialized, files: 
             where=str(files.manifest),
             mend="undo the change, start anew with --overwrite, or give another --output",
         )
+    new.run_id, new.sessions = old.run_id, old.sessions
+    return moves_since(old, new)
 
 
 @contextlib.contextmanager

@@ -3,28 +3,18 @@
 Law: cut the files of a run anywhere, resume, and every `(task, rollout)` is there exactly once.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from nemo_gym.config.secrets import hide
 from nemo_gym.ids import ATTEMPT_INDEX_KEY, ROLLOUT_INDEX_KEY, TASK_INDEX_KEY, RolloutId
 from nemo_gym.rollouts.lines import Members, count_of, text_of
-from nemo_gym.rollouts.manifest import Manifest
 from nemo_gym.rollouts.outcome import FAILURE_CLASS_KEY
 from nemo_gym.rollouts.pairs import PairTable
 from nemo_gym.rollouts.plan import PlannedRollout
-from nemo_gym.wire.json import is_object
 
-__all__ = ["Attempt", "RunIndex", "changes_since", "pair_of"]
+__all__ = ["Attempt", "RunIndex", "pair_of"]
 
-_MAY_DIFFER_ANYWHERE = frozenset({"host", "port"})
-_MAY_DIFFER_ON_TOP = frozenset(
-    {"concurrency", "head_server", "max_rollout_attempts", "num_repeats", "telemetry", "workers"}
-)
-_LOCAL_PORT = re.compile(r"\A(https?://(?:127\.0\.0\.1|localhost|\[::1\])):\d+(?=/|\Z)")
 _MOST_ATTEMPTS = 200
-_ABSENT = "not set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,70 +106,3 @@ class RunIndex:
             while attempt < _MOST_ATTEMPTS and is_used(rollout.rollout_id(attempt)):
                 attempt += 1
             yield Attempt(rollout, attempt)
-
-
-def changes_since(old: Manifest, new: Manifest, prefix_sha256: str | None) -> list[str]:
-    """Return what changed since a run began that makes its old rollouts unlike new ones.
-
-    `prefix_sha256` is the fingerprint of the first `old.inputs.tasks` rows as they are now. A
-    larger limit and more repeats are no change.
-    """
-    return [*_selection_changes(old, new, prefix_sha256), *_config_changes(old, new)]
-
-
-def _selection_changes(old: Manifest, new: Manifest, prefix_sha256: str | None) -> list[str]:
-    changes: list[str] = []
-    was, now = old.selection, new.selection
-    if was.agent != now.agent:
-        changes.append(f"--agent: {_shown(was.agent)} → {_shown(now.agent)}")
-    if now.num_repeats < was.num_repeats:
-        changes.append(f"--num-repeats: {was.num_repeats} → {now.num_repeats}, which is fewer")
-    rows = f"{old.inputs.tasks} → {new.inputs.tasks}"
-    if new.inputs.tasks < old.inputs.tasks:
-        changes.append(f"rows taken from the input: {rows}, which is fewer")
-    elif prefix_sha256 != old.inputs.sha256:
-        changes.append(f"the input: its first {old.inputs.tasks} rows are not those of the run")
-    elif new.inputs.tasks > old.inputs.tasks and not _is_larger(was.limit, now.limit):
-        changes.append(f"rows in the input: {rows}")
-    return changes
-
-
-def _is_larger(was: int | None, now: int | None) -> bool:
-    return was is not None and (now is None or now > was)
-
-
-def _config_changes(old: Manifest, new: Manifest) -> list[str]:
-    # What counts as a secret may have been less when the run began.
-    before, after = _flattened(hide(old.config)), _flattened(hide(new.config))
-    changes: list[str] = []
-    for key in sorted(before.keys() | after.keys()):
-        one, other = before.get(key, _ABSENT), after.get(key, _ABSENT)
-        if _without_local_port(one) != _without_local_port(other) and not _may_differ(key):
-            changes.append(f"{'.'.join(key)}: {_shown(one)} → {_shown(other)}")
-    return changes
-
-
-def _without_local_port(value: object) -> object:
-    """Return a URL on this machine without its port: the kernel may choose another each time."""
-    return _LOCAL_PORT.sub(r"\1", value) if isinstance(value, str) else value
-
-
-def _may_differ(key: tuple[str, ...]) -> bool:
-    return key[-1] in _MAY_DIFFER_ANYWHERE or key[0] in _MAY_DIFFER_ON_TOP
-
-
-def _flattened(
-    tree: Mapping[str, object], at: tuple[str, ...] = ()
-) -> dict[tuple[str, ...], object]:
-    flat: dict[tuple[str, ...], object] = {}
-    for key, value in tree.items():
-        if is_object(value):  # an empty section says nothing
-            flat |= _flattened(value, (*at, key))
-        else:
-            flat[(*at, key)] = value
-    return flat
-
-
-def _shown(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
