@@ -28,6 +28,7 @@ from nemo_gym.capture.row import Row, RowStore
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, Request, Verdict
 from nemo_gym.capture.watch import CallWatch
 from nemo_gym.ids import RolloutId, with_current_rollout_id
+from nemo_gym.telemetry.routes import INNER_SCOPE
 from nemo_gym.wire.dialects import Dialect, dialect_of_route
 
 __all__ = ["CaptureMiddleware", "CaptureSettings", "model_call_stack"]
@@ -115,7 +116,9 @@ class CaptureMiddleware:
         if routed.rollout_id is None or dialect is None:
             return serve_routed(self.app, routed, receive, send)
         call = _CapturedCall(self._settings, routed.rollout_id, receive, send)
-        inner = routed.scope if routed.scope is not scope else {**scope}
+        inner = routed.scope
+        if inner is scope:
+            inner = scope[INNER_SCOPE] = {**scope}
         return call.run(self.app, dialect, inner)
 
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import RolloutId, split_prefix, with_current_rollout_id
+from nemo_gym.telemetry.routes import INNER_SCOPE
 from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect, dialect_of_route, error_body
 
 __all__ = [
@@ -53,7 +54,10 @@ class Refusal(NamedTuple):
 
 
 def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Refusal:
-    """Split the prefix off the path of an HTTP or WebSocket scope."""
+    """Split the prefix off the path of an HTTP or WebSocket scope.
+
+    A scope that is handed on in place of `scope` is told in it (`INNER_SCOPE`).
+    """
     given = _raw_path(scope)
     raw_path = given if given[:2] != b"//" else b"/" + given.lstrip(b"/")
     try:
@@ -74,6 +78,7 @@ def route(scope: Scope, unprefixed: RolloutOfScope | None = None) -> Routed | Re
     if rollout_id is None and rest == given:
         return Routed(scope, unprefixed(scope) if unprefixed else None, rest)
     routed = {**scope, "path": unquote(rest.decode("latin-1")), "raw_path": rest}
+    scope[INNER_SCOPE] = routed
     if rollout_id is None and unprefixed is not None:
         rollout_id = unprefixed(scope)
     return Routed(routed, rollout_id, rest)

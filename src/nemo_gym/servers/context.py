@@ -22,6 +22,7 @@ from nemo_gym.ids import (
     with_current_rollout_id,
 )
 from nemo_gym.servers.raw import send_json
+from nemo_gym.telemetry.routes import INNER_SCOPE
 
 __all__ = ["RolloutContext", "raw_path_of"]
 
@@ -71,7 +72,9 @@ class RolloutContext:
         if self.strip and rest != raw_path:
             # The prefix is plain ASCII, so it is as long in the decoded path as in the raw one.
             path = scope["path"][len(raw_path) - len(rest) :]
-            scope = {**scope, "raw_path": rest, "path": path}
+            inner = {**scope, "raw_path": rest, "path": path}
+            scope[INNER_SCOPE] = inner
+            scope = inner
         with with_current_rollout_id(rollout_id):
             await self.app(scope, receive, send)
 

@@ -21,7 +21,6 @@ from nemo_gym.servers.counts import count_cancellation
 from nemo_gym.servers.direct import DirectRoutes
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.raw import json_bytes, raw_route, send_json
-from nemo_gym.servers.route_note import RouteTold, tell_route
 from nemo_gym.servers.wall import Answer, FailureWall
 from nemo_gym.telemetry.observer import observe_app_event_loop
 from nemo_gym.telemetry.trace_middleware import TraceMiddleware
@@ -102,8 +101,7 @@ def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
     """
 
     def wrap(app: ASGIApp) -> ASGIApp:
-        inner = RouteTold(layers(tell_route(app)))
-        guarded = DisconnectGuard(inner, count_cancellation)
+        guarded = DisconnectGuard(layers(app), count_cancellation)
         return FailureWall(TraceMiddleware(guarded, name), answer, name)
 
     def on_exception(request: Request, exc: Exception) -> Response:

@@ -11,18 +11,21 @@ from nemo_gym.errors import InvalidRolloutId
 from nemo_gym.ids import split_prefix
 from nemo_gym.telemetry.names import OWN_ROUTES, UNMATCHED_ROUTE
 
-__all__ = ["INNER_SCOPES", "rollout_and_path", "route_of"]
+__all__ = ["INNER_SCOPE", "rollout_and_path", "route_of"]
 
-INNER_SCOPES = "nemo_gym.inner_scopes"
-"""Key of a scope under which stand the copies of it that layers further inside went on with."""
+INNER_SCOPE = "nemo_gym.inner_scope"
+"""Key under which a layer that hands on a copy of a scope puts that copy in what it was given: the
+app notes the route it finds in the scope that it gets."""
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
     """Return the template of the route that the request of an HTTP `scope` is for."""
-    for seen in (scope, *scope.get(INNER_SCOPES, ())):
+    seen: Mapping[str, Any] | None = scope
+    while seen is not None:
         route = getattr(seen.get("route"), "path", None)
         if isinstance(route, str):
             return route
+        seen = seen.get(INNER_SCOPE)
     _, path = rollout_and_path(scope)
     return path.decode() if path in OWN_ROUTES else UNMATCHED_ROUTE
 
