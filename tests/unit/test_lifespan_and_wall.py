@@ -157,6 +157,47 @@ async def test_an_exception_after_the_response_leaves_it_whole() -> None:
     assert await reply.read() == b"whole"
 
 
+@pytest.mark.parametrize("before", ["http.response.debug", "http.response.early_hint"])
+async def test_a_message_before_a_response_neither_begins_nor_ends_it(before: str) -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": before})
+        raise LookupError("before")
+
+    async def breaks_within(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": before})
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise LookupError("within")
+
+    assert await _sent_past_the_wall(breaks) == [before, *_WHOLE]
+    with pytest.raises(LookupError, match="within"):
+        await _sent_past_the_wall(breaks_within)
+
+
+async def test_a_response_that_cannot_begin_is_answered() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "headers": []})
+
+    assert await _sent_past_the_wall(breaks) == _WHOLE
+
+
+_WHOLE = ["http.response.start", "http.response.body"]
+
+
+async def _sent_past_the_wall(app: ASGIApp) -> list[str]:
+    """Return the types of the messages that one request to `app` leads to."""
+    sent: list[str] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+
+    wall = FailureWall(app, lambda _path, exc: (500, {"error": str(exc)}), "walled")
+    await wall({"type": "http", "method": "GET", "path": "/x"}, receive, send)
+    return sent
+
+
 async def test_a_message_that_is_no_request_passes_the_wall() -> None:
     seen: list[str] = []
 

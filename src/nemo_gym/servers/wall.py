@@ -100,12 +100,12 @@ class _Response:
     def send(self, message: Message) -> Awaitable[None]:
         """Pass a message on."""
         if message["type"] == "http.response.start":
-            self.started = True
             status = message["status"]
             if status >= _SERVER_ERROR:
                 self.failed = True
             if self._counts is not None:
                 self._counts.responses[status] += 1
-        else:
+            self.started = True  # not before: what has no status that counts can be answered still
+        elif message["type"] == "http.response.body":
             self.finished = not message.get("more_body")
         return self._send(message)
