@@ -1,8 +1,10 @@
 """The edges of an app: its lifespan, and exceptions that nobody inside it answered."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from fastapi import FastAPI
@@ -178,6 +180,30 @@ async def test_a_response_that_cannot_begin_is_answered() -> None:
         await send({"type": "http.response.start", "headers": []})
 
     assert await _sent_past_the_wall(breaks) == _WHOLE
+
+
+@pytest.mark.parametrize("ends", [LookupError, SystemExit, asyncio.CancelledError])
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "within"])
+async def test_a_request_that_failed_leaves_nothing_to_the_garbage_collector(
+    ends: type[BaseException], begun: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("CRITICAL", "nemo_gym.servers.wall")  # what it catches, it keeps
+    held: list[weakref.ref[object]] = []
+
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        what_it_works_on = {"large"}
+        held.append(weakref.ref(what_it_works_on))
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise ends("broke")
+
+    gc.disable()
+    try:
+        with suppress(LookupError, RuntimeError, asyncio.CancelledError):
+            await _sent_past_the_wall(breaks)
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 _WHOLE = ["http.response.start", "http.response.body"]

@@ -52,39 +52,43 @@ class FailureWall:
             counts.in_flight += 1
         try:
             await self.app(scope, receive, response.send)
-        except BaseException as exc:  # noqa: BLE001 - `sys.exit()` in a verifier, too
+        except BaseException as exc:  # `sys.exit()` in a verifier, too
             if counts is not None and isinstance(exc, Exception):
                 counts.unhandled_exceptions += 1
-            await self._meet(exc, scope, send, response)
+            if not await self._settled(exc, scope, send, response):
+                # Not raised in there: a traceback holds its frames, that one this exception, and
+                # the ring would hold the whole request until the garbage collector comes by.
+                if isinstance(exc, Exception | asyncio.CancelledError | GeneratorExit):
+                    raise
+                # As it is, it would end the event loop, and every rollout with it.
+                said = f"{type(exc).__name__} in the middle of a response"
+                raise RuntimeError(said) from exc
         finally:
             live.in_flight -= 1
             live.errors += response.failed
             if counts is not None:
                 counts.in_flight -= 1
 
-    async def _meet(
+    async def _settled(
         self, exc: BaseException, scope: Scope, send: Send, response: "_Response"
-    ) -> None:
-        """Answer for a handler that raised, or raise what breaks the connection off."""
+    ) -> bool:
+        """Answer for a handler that raised, if that can be; False: the connection must break."""
         if isinstance(exc, asyncio.CancelledError):
             # The server stops; a client that went away is the guard's business.
             if not response.started:
                 said = f"{self.server_name} was stopped while it worked on this call"
                 await send_json(send, 503, failure_body(Failure("connection", said)))
-            raise exc
+            return False
         if isinstance(exc, GeneratorExit):
-            raise exc
+            return False
         response.failed = True
         method, path = scope["method"], scope["path"]
         logger.error("%s: %s %s failed", self.server_name, method, path, exc_info=exc)
-        if not response.started:
-            status, body = self.answer(path, exc)
-            await send_json(send, status, body)
-        elif not response.finished:
-            if isinstance(exc, Exception):
-                raise exc
-            # As it is, it would end the event loop, and every rollout with it.
-            raise RuntimeError(f"{type(exc).__name__} in the middle of a response") from exc
+        if response.started:
+            return response.finished
+        status, body = self.answer(path, exc)
+        await send_json(send, status, body)
+        return True
 
 
 class _Response:
