@@ -13,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.telemetry.ended_calls import EndedCall
-from nemo_gym.telemetry.live import LatencyByLoad, LiveCounts, counting, live_counts
+from nemo_gym.telemetry.ended_calls import EndedCall, EndedCalls
+from nemo_gym.telemetry.live import (
+    LatencyByLoad,
+    LiveCounts,
+    counting,
+    live_counts,
+)
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.series import (
     MOST_GATHERED,
@@ -302,6 +307,29 @@ def test_calls_that_ended_before_metrics_were_exported_are_none_of_theirs() -> N
     [(_, held)] = metered.exporting.recorded.model_duration.read()
     assert held.count == 1
     assert live_counts().model_calls - before == 3
+
+
+def test_a_call_that_a_finalizer_ends_while_who_counts_changes_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call: EndedCall = (("openai", "m"), 0.5, None, None, None, 1)
+    counted: list[EndedCall] = []
+    ended_calls, count_fresh = EndedCalls(counted.extend), Gathered[EndedCall]._count_fresh
+
+    def interrupted(gathered: Gathered[EndedCall]) -> None:
+        if not counted:
+            ended_calls.record_all([call] * MOST_GATHERED)
+        count_fresh(gathered)
+
+    monkeypatch.setattr(Gathered, "_count_fresh", interrupted)
+    telling = threading.Thread(target=ended_calls.tell, args=(None,), daemon=True)
+    telling.start()
+    telling.join(5)
+
+    assert not telling.is_alive()
+    ended_calls.gather()
+    assert counted == [call] * len(counted)
+    assert len(counted) >= MOST_GATHERED
 
 
 def test_a_forked_child_has_nothing_that_its_parent_recorded() -> None:

@@ -58,8 +58,11 @@ class EndedCalls(Gathering["EndedCall | Readable"]):
 
     def tell(self, also: Callable[[Sequence[EndedCall]], None] | None) -> None:
         """Let `also` count what comes from now on, in place of who did beside."""
-        self.gather()
-        self._read.tell(also)
+        # All under one lock: a call that a finalizer ends meanwhile waits to be counted, not to be
+        # let in.
+        with self._counting:
+            self._count_fresh()
+            self._read.tell(also)
 
     def _count(self, readings: "list[EndedCall | Readable]") -> None:
         self._read.record_all(
