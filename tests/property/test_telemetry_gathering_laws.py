@@ -4,6 +4,7 @@ import math
 import os
 import sys
 import threading
+import tracemalloc
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.telemetry.ended_calls import EndedCall, EndedCalls
 from nemo_gym.telemetry.live import (
+    ConnectionWaits,
     LatencyByLoad,
     LiveCounts,
     counting,
@@ -330,6 +332,38 @@ def test_a_call_that_a_finalizer_ends_while_who_counts_changes_holds_nothing_up(
     ended_calls.gather()
     assert counted == [call] * len(counted)
     assert len(counted) >= MOST_GATHERED
+
+
+def test_connections_at_hand_before_who_counts_changes_are_none_of_his() -> None:
+    waited: list[float] = []
+    also: list[float] = []
+    waits = ConnectionWaits(waited.extend)
+
+    waits.at_hand += 1
+    waits.tell(also.extend)
+    waits.at_hand += 2
+    waits.record(0.5)
+    waits.tell(None)
+    waits.at_hand += 4
+    waits.gather()
+    waits.gather()
+
+    assert sorted(also) == [0.0, 0.0, 0.5]
+    assert sorted(waited) == [0.0] * 7 + [0.5]
+
+
+def test_millions_of_connections_at_hand_take_no_memory_to_count() -> None:
+    counted: list[int] = []
+    waits = ConnectionWaits(lambda waited: counted.append(len(waited)))
+    waits.at_hand = 3_000_001
+
+    tracemalloc.start()
+    waits.gather()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert sum(counted) == 3_000_001
+    assert peak < 1 << 20
 
 
 def test_a_forked_child_has_nothing_that_its_parent_recorded() -> None:

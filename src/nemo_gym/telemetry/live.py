@@ -5,9 +5,8 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 """
 
 import os
-import threading
 from collections.abc import Callable, Sequence
-from itertools import compress, repeat
+from itertools import compress
 from time import monotonic, perf_counter
 from typing import Protocol
 
@@ -38,6 +37,8 @@ that calls of a second are not shown as shorter ones."""
 LIVE_DURATION_BOUNDARIES_MS: tuple[float, ...] = tuple(
     round(bound * 1000, 3) for bound in LIVE_DURATION_BOUNDARIES_S
 )
+_MOST_ZEROS = 1 << 14
+"""So many calls that did not wait are counted at once."""
 LOADS = 16
 """Classes of `LatencyByLoad`; the last holds everything from 32768 under way on."""
 
@@ -174,22 +175,21 @@ class RolloutCounts:
 class ConnectionWaits(Gathered[float]):
     """Seconds that calls over HTTP waited for a connection; most find one at hand."""
 
-    __slots__ = ("_read", "_reading", "at_hand")
+    __slots__ = ("_read", "at_hand")
 
     def __init__(self, count: Callable[[Sequence[float]], None]) -> None:
         super().__init__(count)
         self.at_hand = 0
         """How many did not wait at all: a `+= 1` is a fifth of what recording a zero costs."""
         self._read = 0
-        self._reading = threading.Lock()
 
-    def gather(self) -> None:
-        """Count all that was recorded before this."""
-        with self._reading:
-            at_hand = self.at_hand  # read once: calls go on meanwhile
-            fresh, self._read = at_hand - self._read, at_hand
-        self.record_all(repeat(0.0, fresh))
-        super().gather()
+    def _count_fresh(self) -> None:
+        at_hand = self.at_hand  # read once: calls go on meanwhile
+        fresh, self._read = at_hand - self._read, at_hand
+        # There may be millions, where nobody looked for hours.
+        for counted in range(0, fresh, _MOST_ZEROS):
+            self._count([0.0] * min(_MOST_ZEROS, fresh - counted))
+        super()._count_fresh()
 
 
 class LiveCounts:
