@@ -1,6 +1,7 @@
 """Laws of the event parser, for every stream and every way to cut it."""
 
-from itertools import pairwise
+import re
+from itertools import pairwise, product
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from nemo_gym.wire.sse import Event, EventParser
 from support.reassembly import bytewise
 
+_MARK = b"\xef\xbb\xbf"
 _LINE_ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 _LINES = st.sampled_from(
     [b"data: a", b"data:b", b"data", b"data: ", b": c", b"event: e", b"event", b"id: 1", b"", b"x"]
@@ -59,3 +61,28 @@ def test_an_event_written_line_by_line_is_read_back(values: list[str]) -> None:
     body = b"".join(f"data: {value}\n".encode() for value in values) + b"\n"
 
     assert _parse(bytewise(body)) == [Event(None, "\n".join(values).encode())]
+
+
+def _of_the_standard(body: bytes) -> list[Event]:
+    """The events of a body whose only field is data, read whole; the end counts as a blank line."""
+    events: list[Event] = []
+    data: list[bytes] = []
+    for line in [*re.split(rb"\r\n|\n|\r", body.removeprefix(_MARK)), b""]:
+        if line.startswith(b"data:"):
+            data.append(line.removeprefix(b"data:"))
+        elif not line and data:
+            events.append(Event(None, b"\n".join(data)))
+            data = []
+    return events
+
+
+def test_every_cut_of_every_short_stream_gives_the_events_of_the_standard() -> None:
+    ways_on = ([], [b""], [b"", b""])  # in the same chunk, in the next, beyond an empty one
+    for parts in product([b"\r", b"\n", b"data:a", _MARK], repeat=4):
+        for ways in product(ways_on, repeat=3):
+            pieces = [parts[0]]
+            for way, part in zip(ways, parts[1:], strict=True):
+                pieces += way
+                pieces[-1] += part
+
+            assert _parse(pieces) == _of_the_standard(b"".join(parts)), pieces

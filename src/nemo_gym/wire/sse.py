@@ -75,15 +75,12 @@ class EventParser:
         The standard drops such an event. Clients of model servers do not, and a stream that is cut
         after its last line has lost nothing, so it counts here too. The end also ends a line.
         """
-        lines = [self._head + self.partial, b""]
-        self._head, self._tail = b"", []
-        return self._events(lines if lines[0] else [b""])
+        return self._events([self.partial, b""])
 
     def _without_mark(self, chunk: bytes) -> bytes:
         """Drop a byte order mark from the start of the stream, however it is cut."""
         chunk = self._head + chunk
-        self._head = b""
-        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+        if _BOM.startswith(chunk):
             self._head = chunk
             return b""
         self._started = True
