@@ -1,9 +1,12 @@
 """A stream whose chunks wait to be read together is the same stream, at every moment."""
 
+from itertools import combinations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym.wire.dialects import DIALECTS, Dialect
+from nemo_gym.wire.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect
 from nemo_gym.wire.dialects.base import LONGEST_SIGN, StreamState
 from nemo_gym.wire.stream import StreamReader
 from support.sse import DONE, chunk, event, message_start, typed
@@ -70,6 +73,41 @@ def test_a_client_that_reads_line_by_line_is_known_to_have_ended_as_soon_as_with
             break
     assert waiting.finish() == at_once.finish()
     assert waiting.first_data_at == at_once.first_data_at
+
+
+@pytest.mark.parametrize(
+    ("dialect", "end"),
+    [
+        (CHAT, DONE),
+        (CHAT, event({"error": {"message": "m" * 40}})),
+        (MESSAGES, typed("message_stop")),
+        (MESSAGES, event({"type": "error", "error": {"message": "m" * 40}})),
+        (RESPONSES, typed("response.completed", response={"id": "r" * 40})),
+        (RESPONSES, event({"type": "response.incomplete", "response": {"id": "r" * 40}})),
+    ],
+)
+def test_no_two_cuts_hide_an_end(dialect: Dialect, end: bytes) -> None:
+    begun = {
+        "chat": chunk({"content": "a"}),
+        "messages": message_start(),
+        "responses": typed("response.created", response={"id": "r"}),
+    }
+    for first, second in combinations(range(len(end) + 1), 2):
+        at_once, waiting = StreamReader(dialect, together=0), StreamReader(dialect)
+        state = StreamState.OPEN
+        for piece in (begun[dialect.name], end[:first], end[first:second], end[second:]):
+            state = StreamState.OPEN if waiting.waits(piece) else waiting.feed(piece, 0.0)
+
+            assert state is at_once.feed(piece, 0.0), (first, second)
+        assert state is StreamState.ENDED
+
+
+def test_of_a_long_stream_nearly_every_chunk_waits() -> None:
+    reader, word = StreamReader(CHAT, together=1000), chunk({"content": "word"})
+
+    read = sum(not reader.waits(word) and bool(reader.feed(word, 0.0)) for _ in range(500))
+
+    assert read <= 2 + 500 * len(word) / (1000 - len(word))
 
 
 def test_every_sign_of_an_end_fits_into_what_is_looked_at_again() -> None:

@@ -126,6 +126,7 @@ def test_an_error_event_is_held_as_well() -> None:
 
     assert chat.send(event({"error": {"message": "x"}})) is COMMIT
     assert responses.send(typed("error", message="x")) is HOLD
+    assert responses.send(b": still held\n\n") is HOLD
     assert responses.send(typed("response.failed", response={"id": "r"})) is COMMIT
 
 

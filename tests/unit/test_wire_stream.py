@@ -188,6 +188,15 @@ def test_a_ping_whose_bytes_came_early_does_not_date_the_data_after_it() -> None
     assert reader.first_data_at == 2.0
 
 
+def test_an_event_that_comes_bit_by_bit_has_the_time_of_its_first_data() -> None:
+    reader = StreamReader(CHAT)
+
+    for now, piece in enumerate([b": hi\n", b"data: {", b'"choices":', b"[]}\n", b"\n"]):
+        reader.feed(piece, float(now))
+
+    assert reader.first_data_at == 1.0
+
+
 def test_data_that_only_the_end_of_the_stream_completes_has_its_time() -> None:
     reader = StreamReader(CHAT)
 
@@ -213,14 +222,17 @@ def test_data_that_only_the_end_of_the_stream_completes_has_its_time() -> None:
 def test_content_is_complete_before_the_end_is_told(
     dialect: Dialect, before: bytes, content: bytes
 ) -> None:
-    reader = StreamReader(dialect)
+    reader, waiting = StreamReader(dialect), StreamReader(dialect)
     assert not reader.content_complete
 
     reader.feed(before, 0.0)
+    waiting.feed(before, 0.0)
     assert not reader.content_complete
 
     reader.feed(content, 0.0)
+    assert waiting.waits(content)
     assert reader.content_complete
+    assert waiting.content_complete
 
 
 @pytest.mark.parametrize(
@@ -233,6 +245,7 @@ def test_content_is_complete_before_the_end_is_told(
         (b"\xef\xbb\xbf\n\nretry: 1", True),
         (b'{"a":', None),
         (b'{"a": 1}', False),
+        (b"  data: 1", False),
         (b"<html>", False),
         (b"dat", None),
         (b"", None),
