@@ -60,7 +60,7 @@ def test_usage_of_a_last_chunk_without_choices_is_taken() -> None:
 
 
 def test_the_last_usage_that_is_known_counts_and_is_not_summed() -> None:
-    counts = [{"total_tokens": 1}, {"total_tokens": 2}, None]
+    counts = [{"total_tokens": 1, "prompt_tokens": 1}, {"total_tokens": 2}, None]
 
     assert _response(*(chunk({"content": "a"}, usage=u) for u in counts), DONE)["usage"] == {
         "total_tokens": 2

@@ -50,6 +50,20 @@ def _arguments(number: int, delta: str) -> bytes:
     return typed(kind, output_index=0, item_id=f"fc_{number}", delta=delta)
 
 
+def test_items_stand_by_their_index_in_whatever_order_they_come() -> None:
+    events = [_done(index, _call(index, "{}")) for index in (2, 0, 1)]
+
+    assert [item["name"] for item in _output(_CREATED, *events)] == ["f0", "f1", "f2"]
+
+
+def test_a_delta_that_has_an_error_beside_it_is_taken_once() -> None:
+    delta = {"type": "text_delta", "text": "a"}
+    events = block(0, {"type": "text", "text": ""}, stop=False)
+    events += typed("content_block_delta", index=0, delta=delta, error={"message": "none"})
+
+    assert _content(events, message_end()) == [{"type": "text", "text": "a"}]
+
+
 @pytest.mark.parametrize("announced", [True, False], ids=["announced", "done-only"])
 def test_items_that_all_have_one_index_are_all_kept(announced: bool) -> None:
     events = [_CREATED]

@@ -6,7 +6,9 @@ import pytest
 
 from nemo_gym.wire.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect
 from nemo_gym.wire.dialects.base import StreamState
+from nemo_gym.wire.dialects.chat import ChatAssembler
 from nemo_gym.wire.json import dumps
+from nemo_gym.wire.sse import Event
 from nemo_gym.wire.stream import StreamReader, looks_like_events
 from support.reassembly import assemble, bytewise
 from support.sse import DONE, block, chunk, event, message_end, message_start, typed
@@ -122,6 +124,40 @@ def test_data_that_cannot_be_read_is_skipped_and_counted(
     assert assembled.notes.get("unparsed_events", 0) == count
 
 
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+def test_an_error_that_is_cut_within_its_line_never_came(dialect: Dialect) -> None:
+    assembled = assemble(dialect, [b'event: error\ndata: {"message": "a'])
+
+    assert (assembled.error, assembled.notes) == (None, {})
+
+
+@pytest.mark.parametrize(
+    ("dialect", "body", "terminal"),
+    [
+        (RESPONSES, typed("response.completed", response={}, choices=[]), "response.completed"),
+        (MESSAGES, event({"type": "message_stop", "choices": []}), "message_stop"),
+    ],
+    ids=["responses", "messages"],
+)
+def test_an_event_is_what_its_type_says_whatever_else_it_has(
+    dialect: Dialect, body: bytes, terminal: str
+) -> None:
+    assembled = assemble(dialect, [body])
+
+    assert (assembled.terminal, assembled.notes) == (terminal, {})
+
+
+def test_an_event_too_deep_to_be_joined_is_skipped_and_counted() -> None:
+    class TooDeep(ChatAssembler):
+        def _take(self, event: dict[str, object], kind: str) -> None:
+            raise RecursionError
+
+    assembler = TooDeep()
+    assembler.feed(Event(None, b"{}"))
+
+    assert assembler.finish().notes == {"unparsed_events": 1}
+
+
 def test_an_unreadable_event_in_mid_stream_does_not_stop_the_rest() -> None:
     assembled = assemble(
         CHAT, [chunk({"content": "a"}), b"data: oops\n\n", chunk({"content": "b"}), DONE]
@@ -179,6 +215,17 @@ def test_time_of_the_first_data_is_not_that_of_comments_or_pings() -> None:
     assert reader.first_data_at == 10.0
 
 
+@pytest.mark.parametrize("kind", ["ping", "keepalive", "response.keepalive"])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+def test_no_keepalive_is_data(dialect: Dialect, kind: str) -> None:
+    reader = StreamReader(dialect)
+
+    reader.feed(typed(kind) + event({}, kind) + event({"type": kind}), 1.0)
+    reader.finish()
+
+    assert reader.first_data_at is None
+
+
 def test_a_ping_whose_bytes_came_early_does_not_date_the_data_after_it() -> None:
     reader = StreamReader(MESSAGES)
 
@@ -233,6 +280,17 @@ def test_content_is_complete_before_the_end_is_told(
     assert waiting.waits(content)
     assert reader.content_complete
     assert waiting.content_complete
+
+
+def test_content_is_complete_once_every_choice_has_its_reason() -> None:
+    reader = StreamReader(CHAT)
+    reader.feed(chunk({"content": "a"}, index=0) + chunk({"content": "b"}, index=1), 0.0)
+
+    reader.feed(chunk(index=1, finish="stop"), 0.0)
+    assert not reader.content_complete
+
+    reader.feed(chunk(index=0, finish="length"), 0.0)
+    assert reader.content_complete
 
 
 @pytest.mark.parametrize(
