@@ -77,7 +77,11 @@ def _of_the_standard(body: bytes) -> list[Event]:
 
 
 def test_every_cut_of_every_short_stream_gives_the_events_of_the_standard() -> None:
-    ways_on = ([], [b""], [b"", b""])  # in the same chunk, in the next, beyond an empty one
+    ways_on: tuple[list[bytes], ...] = (
+        [],
+        [b""],
+        [b"", b""],
+    )  # in the same chunk, in the next, beyond an empty one
     for parts in product([b"\r", b"\n", b"data:a", _MARK], repeat=4):
         for ways in product(ways_on, repeat=3):
             pieces = [parts[0]]
