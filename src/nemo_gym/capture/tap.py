@@ -120,7 +120,7 @@ class Tapped(NamedTuple):
     bodiless: bool
     """Whether the response has no body by the rules of HTTP."""
     phase: Phase | None
-    """Set when the client went away before the call was over."""
+    """Set when the client went away before the call was over, whatever the application did then."""
     raised: bool
     """Whether the application ended with an exception."""
     client_session_id: str | None
@@ -263,7 +263,7 @@ class ExchangeTap:
             response=response,
             stream=stream,
             bodiless=self._bodiless,
-            phase=None if complete else self._phase,
+            phase=self._phase,
             raised=raised and not complete,
             client_session_id=client_session_id(told) if told else None,
             client_assistant_message_id=client_assistant_message_id(told) if told else None,
