@@ -18,6 +18,8 @@ _BODIES = st.sampled_from(
         b"{}",
         b'{"a": 1}',
         b"x",
+        b" \r\n",
+        b"[1,2]",
         b"data: [DONE]\n\n",
         b'data: {"id":"c","choices":[]}\n\n',
         bytearray(b'{"a"'),
@@ -28,7 +30,14 @@ _LENGTHS = st.sampled_from(
     [[], *([(b"content-length", n)] for n in (b"0", b"2", b"8", b"0000", b"  0"))]
 )
 _KINDS: st.SearchStrategy[Headers] = st.sampled_from(
-    [JSON, SSE, [], [(b"content-encoding", b"gzip")], [(b"Content-Length", b"0")]]
+    [
+        JSON,
+        SSE,
+        [],
+        [(b"content-encoding", b"gzip")],
+        [(b"Content-Encoding", b"gzip")],
+        [(b"Content-Length", b"0")],
+    ]
 )
 _STEPS = st.one_of(
     st.tuples(st.just("request"), st.tuples(_BODIES)),
@@ -45,6 +54,7 @@ _STEPS = st.one_of(
 
 
 POST: tuple[str, Headers] = ("POST", [])
+NAMED: tuple[str, Headers] = ("POST", [(b"x-session-id", b"s")])
 
 
 def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tuple[Any, ...]:
@@ -69,6 +79,15 @@ def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tup
     return verdicts, tapped
 
 
+@st.composite
+def _plain_calls(draw: st.DrawFn) -> list[Step]:
+    """What most calls are: a request, a head, and one last message of the body."""
+    steps: list[Step] = [("request", (draw(_BODIES),)) for _ in range(draw(st.integers(0, 2)))]
+    steps.append(("start", (200, [*draw(_KINDS), *draw(_LENGTHS)])))
+    steps.append(("body", (draw(_BODIES), False)))
+    return steps
+
+
 @given(
     st.sampled_from(DIALECTS),
     st.tuples(
@@ -76,10 +95,16 @@ def _led(watch: ExchangeTap | CallWatch, steps: list[Step], raised: bool) -> tup
         # The last is what the plainest of calls has not.
         st.sampled_from([[], JSON, [(b"x-session-id", b"s")]]),
     ),
-    st.lists(_STEPS, max_size=8),
+    st.one_of(_plain_calls(), st.lists(_STEPS, max_size=8)),
     st.booleans(),
     st.sampled_from([4, 10**9]),
 )
+@example(CHAT, POST, [("start", (200, JSON)), ("body", (b"[1,2]", False))], False, 4)
+@example(CHAT, POST, [("start", (200, JSON)), ("body", (b" \r\n", False))], False, 10**9)
+@example(CHAT, POST, [("start", (200, JSON)), ("body", (b"data: 1\n\n", False))], False, 10**9)
+@example(CHAT, NAMED, [("start", (200, JSON)), ("body", (b"{}", False))], False, 10**9)
+@example(CHAT, POST, [("start", (200, [(b"Content-Encoding", b"gzip")])), ("body", (b"x", False))],
+         False, 10**9)  # fmt: skip
 @example(CHAT, POST, [("request", (b"{}",)), ("start", (200, JSON)), ("body", (b"{}", False))],
          False, 10**9)  # fmt: skip
 @example(CHAT, POST, [("start", (200, [(b"content-length", b"0000")])), ("body", (b"", False))],
@@ -101,6 +126,16 @@ def test_a_watch_is_a_tap_that_looks_later(
     watched, tapped = _led(made(CallWatch), steps, raised), _led(made(ExchangeTap), steps, raised)
 
     assert watched == tapped
+
+
+def test_chunks_of_a_stream_under_way_take_the_short_way() -> None:
+    watch = CallWatch(Request(CHAT, "POST"), started_at=5.0, now=1.0)
+    chunk = b'data: {"id":"c","choices":[]}\n\n'
+    watch.response_start(200, SSE, 1.0)
+
+    assert not watch.passes(chunk)
+    assert watch.response_body(chunk, True, 1.0) is Verdict.SEND
+    assert watch.passes(chunk)
 
 
 @given(st.lists(_STEPS, max_size=4), st.integers(1, 3))

@@ -35,6 +35,14 @@ def test_a_compressed_body_is_undone() -> None:
     assert _tapped(["gzip"], [body[:9], body[9:]]) == TappedBody(b"hello")
 
 
+def test_a_compressed_body_is_undone_however_many_pieces_it_comes_in() -> None:
+    for number in range(1, 100):
+        packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+        pieces = [packer.compress(b"a") + packer.flush(zlib.Z_SYNC_FLUSH) for _ in range(number)]
+
+        assert _tapped(["gzip"], [*pieces, packer.flush()]) == TappedBody(b"a" * number)
+
+
 def test_a_bomb_is_cut_at_the_limit() -> None:
     tapped = _tapped(["gzip"], [gzip.compress(b"\0" * 10**7)], 100)
 

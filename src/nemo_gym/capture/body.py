@@ -105,7 +105,7 @@ class BodyTap:
         """Return the body as far as it came."""
         if self._encoded is None and not self._truncated:
             return TappedBody(self._kept())
-        is_nothing = not (self._pieces or self._joined or self._truncated or self._undecodable)
+        is_nothing = not (self._pieces or self._joined or self._undecodable)
         if self._encoded and is_nothing:
             # It may have broken off before anything came of it.
             self._undecodable = not is_encoded_nothing(self._encodings, bytes(self._encoded))
