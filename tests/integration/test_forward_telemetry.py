@@ -216,3 +216,16 @@ async def test_waiting_for_a_connection_is_counted(provider: Provider) -> None:
     assert live_counts().connection_waits - before == 2
     assert live_counts().connection_waited_s == waited_s
     assert live_counts().connection_waited_s > 0
+
+
+async def test_a_provider_that_says_nothing_is_a_timeout(
+    provider: Provider, metered: Metered
+) -> None:
+    provider.default = Behaviour(hang="before_head")
+
+    async with serve_model(provider.origin, max_tries=1, idle_timeout_s=0.05) as served:
+        status = await ask(served.origin, "chat")
+
+    errors = series(metered.exporting.recorded.model_errors)
+    assert status == 504
+    assert [labels["error.type"] for labels in errors] == ["timeout"]

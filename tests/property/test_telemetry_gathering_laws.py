@@ -22,6 +22,7 @@ from nemo_gym.telemetry.live import (
     counting,
     live_counts,
 )
+from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.recorded import Recorded
 from nemo_gym.telemetry.series import (
     MOST_GATHERED,
@@ -378,3 +379,19 @@ def test_a_forked_child_has_nothing_that_its_parent_recorded() -> None:
 
     assert os.read(told, 10) == b"0"
     assert live_counts().model_duration.read().count >= 1
+
+
+def test_a_call_that_was_under_way_at_a_fork_is_none_of_the_childs() -> None:
+    call = model_call_started("openai", "m")
+    told, tell = os.pipe()
+
+    child = os.fork()
+    if not child:
+        call.ended()
+        live = live_counts()
+        os.write(tell, f"{live.model_calls} {live.model_calls_in_flight}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    call.ended()
+
+    assert os.read(told, 10) == b"0 0"

@@ -1,5 +1,6 @@
 """What the forwarder changes in a request, and what it leaves alone."""
 
+import asyncio
 import gzip
 import zlib
 from collections.abc import Callable
@@ -12,11 +13,16 @@ from starlette.types import Message
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded
-from nemo_gym.servers.forward_headers import HeaderRule, response_headers
+from nemo_gym.servers.forward_headers import HeaderRule, header, response_headers
+from nemo_gym.servers.forward_replicas import Replica
+from nemo_gym.servers.forward_tries import ProviderCaller, Unanswered
 from nemo_gym.servers.provider import Key, Provider, ProviderConfig
 from nemo_gym.transport.address import parse_address
-from nemo_gym.transport.base import RawHeaders
-from nemo_gym.transport.fake import FakeTransport
+from nemo_gym.transport.base import Call, RawHeaders
+from nemo_gym.transport.fake import FakeReply, FakeTransport
+from nemo_gym.transport.retry import RetryRule
+from nemo_gym.wire.dialects import CHAT, MESSAGES
+from support.meters import metering
 
 SET_MODEL = Members({"model": b'"ours"'})
 ADDRESS = parse_address("http://h")
@@ -214,7 +220,8 @@ def test_a_version_of_the_settings_is_the_only_one(client: RawHeaders) -> None:
 def test_an_answer_passes_but_for_the_hops_and_the_date() -> None:
     answer: RawHeaders = [
         (b"date", b"today"),
-        (b"connection", b"close"),
+        (b"connection", b"close, X-Hop"),
+        (b"x-hop", b"1"),
         (b"transfer-encoding", b"chunked"),
         (b"content-type", b"text/event-stream"),
         (b"x-request-id", b"req_1"),
@@ -223,7 +230,7 @@ def test_an_answer_passes_but_for_the_hops_and_the_date() -> None:
         (b"set-cookie", b"b=2"),
     ]
 
-    assert response_headers(answer) == answer[3:]
+    assert response_headers(answer) == answer[4:]
 
 
 @pytest.mark.parametrize("secret", [None, "", "  \n"])
@@ -301,3 +308,60 @@ def test_whatever_headers_a_provider_is_sent_are_secret_but_for_what_everyone_se
     provider = Provider((ADDRESS,), ("responses",), headers=headers)
 
     assert provider.secrets == {"planted-1", "Bearer planted-2", "planted-2"}
+
+
+@pytest.mark.parametrize("status", [42, 199, 600])
+async def test_a_status_that_no_server_can_pass_on_is_no_answer(status: int) -> None:
+    reply = FakeReply(status, [], [b"{}"])
+
+    with pytest.raises(Unanswered, match=f"its status is {status}"):
+        await ProviderCaller(RetryRule()).ask([(FakeTransport(reply), Call("POST", "/x"))])
+
+
+async def test_a_query_is_passed_on_and_what_the_address_has_beside_it() -> None:
+    replica = Replica(provider(), parse_address("http://h/base/v2?key=1"), FakeTransport())
+
+    assert replica.target(b"/v1/messages", b"") == "/base/v2/messages?key=1"
+    assert replica.target(b"/v1/messages", b"beta=true") == "/base/v2/messages?key=1&beta=true"
+    assert replica.target(b"/v1/models", b"") == "/base/v2/models?key=1"
+
+
+async def test_a_call_of_no_rollout_goes_where_the_least_is_under_way() -> None:
+    may_answer = asyncio.Event()
+
+    class Slow(FakeTransport):
+        async def send(self, call: Call) -> FakeReply:
+            await may_answer.wait()
+            return await super().send(call)
+
+    addresses = (ADDRESS, parse_address("http://i"))
+    slow, quick = Slow(), FakeTransport()
+    forwarder = Forwarder(Provider(addresses, ("chat",)), transports=[slow, quick])
+    first = asyncio.create_task(forwarder.fetch(CHAT, b"{}"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        for _ in range(3):
+            await forwarder.fetch(CHAT, b"{}")
+    may_answer.set()
+    await first
+
+    assert (len(slow.calls), len(quick.calls)) == (1, 3)
+
+
+async def test_a_version_goes_with_messages_alone_and_a_call_is_named_by_its_dialect() -> None:
+    members = Members({"model": b'"ours"'})
+    both = Provider((ADDRESS,), ("chat", "messages"), members=members)
+    upstream = FakeTransport()
+    forwarder = Forwarder(both, transports=[upstream])
+
+    with metering() as metered:
+        for dialect in (CHAT, MESSAGES, CHAT):
+            await forwarder.fetch(dialect, b"{}")
+        counted = metered.exporting.recorded.model_duration.read()
+
+    versions = [header(call.headers, b"anthropic-version") for call in upstream.calls]
+    assert versions == [None, b"2023-06-01", None]
+    assert {labels["gen_ai.provider.name"]: held.count for labels, held in counted} == {
+        "openai": 2,
+        "anthropic": 1,
+    }

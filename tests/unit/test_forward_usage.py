@@ -2,7 +2,12 @@
 
 import pytest
 
-from nemo_gym.servers.forward_usage import TokenCounts, UsageReader, usage_reader
+from nemo_gym.servers.forward_usage import (
+    TokenCounts,
+    UsageReader,
+    quick_counts,
+    usage_reader,
+)
 
 
 def read(reader: UsageReader, *pieces: bytes) -> TokenCounts | None:
@@ -62,12 +67,15 @@ def test_usage_beside_the_usual_place_is_found() -> None:
         b'{"usage":[1]}',
         b'{"message":"usage is high","usage":3}',
         b'{"usage":' + b"[" * 100_000,
+        b'{"usage":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
         b"not JSON",
+        b'"usage":{"prompt_tokens":4}}',
     ],
-    ids=["empty", "null", "null-usage", "list", "text", "deep", "no-json"],
+    ids=["empty", "null", "null-usage", "list", "text", "deep", "deep-json", "no-json", "half"],
 )
 def test_a_body_without_usage_says_nothing(body: bytes) -> None:
     assert read(UsageReader("chat", stream=False), body) is None
+    assert quick_counts(body, "chat") is None
 
 
 def test_a_body_too_long_to_keep_says_nothing() -> None:
