@@ -83,3 +83,32 @@ async def test_a_fresh_connection_is_had_even_when_all_places_are_taken_by_unuse
     old.released(old, False)  # as it does when it has closed
 
     assert await asyncio.wait_for(taking, 1) == (dial.made[1], False)
+
+
+class Noting(Connection):
+    """Notes that it was closed."""
+
+    let_go = False
+
+    def close(self) -> None:
+        self.let_go = True
+
+
+async def test_a_connection_kept_too_long_is_closed_and_not_used() -> None:
+    kept = [Noting("fresh"), Noting("stale")]
+    waiting = iter(kept)
+
+    async def dial() -> Connection:
+        return next(waiting)
+
+    pool = Pool(Limits(keep_alive_s=10), dial)
+    for age_s in (9.0, 10.1):
+        connection, _ = await pool.take(fresh=True)
+        connection.idle_since = asyncio.get_running_loop().time() - age_s
+    for connection in kept:
+        connection.released(connection, True)
+
+    assert pool.take_unused() is kept[0]
+    assert [one.let_go for one in kept] == [False, True]
+    assert pool.take_unused() is None
+    pool.aclose()
