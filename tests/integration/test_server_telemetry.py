@@ -1,21 +1,24 @@
 """What the stack of a server tells telemetry: requests, failures, clients gone, spans."""
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.servers.lifespan import AppLifespan
-from nemo_gym.servers.raw import raw_route
+from nemo_gym.servers.raw import raw_route, send_json
 from nemo_gym.servers.stack import GymApp, new_app
 from nemo_gym.telemetry.names import PHASE_BEFORE_START
 from nemo_gym.telemetry.observer import request_counts
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.in_process import InProcessTransport
 from support.meters import metering
+from support.spans import tracing_on
 
 
 def _layers(app: ASGIApp) -> ASGIApp:
@@ -101,3 +104,59 @@ async def test_a_client_that_leaves_a_raw_route_is_counted_by_its_template(app: 
         await _left(app, target, entered)
 
     assert _counts().cancelled_by_route_and_phase == {("/{tool}", PHASE_BEFORE_START): 2}
+
+
+@pytest.mark.parametrize("prefix", ["", "/ng-rollout/1-0"], ids=["plain", "under-a-rollout"])
+async def test_a_request_is_a_span_by_its_route_where_only_traces_are_on(prefix: str) -> None:
+    app = new_app("policy_model", _layers, lambda _path, exc: (500, {"error": str(exc)}))
+
+    async def answers(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send_json(send, 201, {})
+
+    raw_route(app, "/{tool}", answers)
+    transport = InProcessTransport(app)
+    with tracing_on() as on:
+        await (await transport.send(Call("POST", f"{prefix}/send_mail"))).read()
+        await transport.aclose()
+
+    [span] = on.ended
+    assert (span.name, span.kind, span.error) == ("POST /{tool}", "server", None)
+    assert span.attributes["nemo.gym.server"] == "policy_model"
+    assert span.attributes["http.route"] == "/{tool}"
+    assert span.attributes["http.response.status_code"] == 201
+    assert span.attributes.get("nemo.gym.rollout.id") == ("1-0" if prefix else None)
+
+
+@pytest.mark.parametrize("path", ["/send_mail", "/ng-rollout/1-0/send_mail"])
+async def test_a_traced_request_leaves_no_scope_to_the_garbage_collector(path: str) -> None:
+    app = new_app("policy_model", _layers, lambda _path, _exc: (500, {}))
+    scopes: list[weakref.ref[object]] = []
+
+    async def answers(scope: Scope, _receive: Receive, send: Send) -> None:
+        held = {"of this scope alone"}
+        scope["held"] = held
+        scopes.append(weakref.ref(held))
+        await send_json(send, 200, {})
+
+    raw_route(app, "/{rest:path}", answers)
+
+    async def request() -> None:
+        what = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode()}
+        await app({**what, "query_string": b"", "headers": []}, _nothing, _nowhere)
+
+    with tracing_on():
+        await request()  # what is made once is made
+        gc.disable()
+        try:
+            await request()
+            assert scopes[-1]() is None
+        finally:
+            gc.enable()
+
+
+async def _nothing() -> Message:
+    return {"type": "http.request"}
+
+
+async def _nowhere(_message: Message) -> None:
+    """Send nothing to nobody."""

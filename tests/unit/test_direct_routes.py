@@ -19,6 +19,8 @@ class Refused(Exception):
 async def _told(scope: Scope, _receive: Receive, send: Send) -> None:
     """Answer with what is known of the route."""
     seen = {"method": scope["method"], "route": scope["route"].path, "through": "router" in scope}
+    if root_path := scope.get("root_path"):
+        seen["root_path"] = root_path
     await send_json(send, 200, seen)
 
 
@@ -146,3 +148,29 @@ def test_behind_a_route_for_many_paths_nothing_is_found_directly() -> None:
     raw_route(app, "/v1/late", _told, direct=True)
 
     assert _asked(app, "POST", "/v1/late").json()["through"] is True
+
+
+def test_under_a_path_of_a_proxy_a_request_goes_through_the_whole_app() -> None:
+    app = _app()
+    app.root_path = "/proxy"
+
+    assert _asked(app, "POST", "/v1/told").json() == {
+        "method": "POST",
+        "route": "/v1/told",
+        "through": True,
+        "root_path": "/proxy",
+    }
+
+
+def test_the_short_way_knows_its_app() -> None:
+    app, apps = _app(), list[object]()
+
+    async def noting(scope: Scope, _receive: Receive, send: Send) -> None:
+        apps.append(scope["app"])
+        await send_json(send, 200, {})
+
+    raw_route(app, "/v1/noting", noting, direct=True)
+    app.router.routes.insert(0, app.router.routes.pop())
+    _asked(app, "POST", "/v1/noting")
+
+    assert apps == [app]

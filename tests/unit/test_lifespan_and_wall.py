@@ -16,6 +16,7 @@ from nemo_gym.servers.lifespan import AppLifespan, LifespanFailed
 from nemo_gym.servers.raw import json_bytes
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.servers.wall import FailureWall
+from nemo_gym.telemetry.live import server_counts
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.in_process import InProcessTransport
 
@@ -175,6 +176,16 @@ async def test_a_message_before_a_response_neither_begins_nor_ends_it(before: st
         await _sent_past_the_wall(breaks_within)
 
 
+async def test_half_a_response_is_broken_off_by_what_its_handler_raised() -> None:
+    async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise LookupError("broke")
+
+    with pytest.raises(LookupError, match="broke"):
+        await _sent_past_the_wall(breaks)
+
+
 async def test_a_response_that_cannot_begin_is_answered() -> None:
     async def breaks(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "headers": []})
@@ -206,12 +217,41 @@ async def test_a_request_that_failed_leaves_nothing_to_the_garbage_collector(
         gc.enable()
 
 
+async def test_a_stopped_server_says_nothing_into_a_response_that_has_begun() -> None:
+    sent: list[str] = []
+
+    async def stopped(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await _sent_past_the_wall(stopped, sent)
+
+    assert sent == ["http.response.start"]
+
+
+async def test_a_request_that_is_dropped_ends_quietly_and_is_no_error() -> None:
+    sent: list[str] = []
+    live = server_counts("walled")
+    before = (live.errors, live.in_flight)
+
+    async def works(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    dropped = _sent_past_the_wall(works, sent)
+    dropped.send(None)
+    dropped.close()
+
+    assert sent == []
+    assert (live.errors, live.in_flight) == before
+
+
 _WHOLE = ["http.response.start", "http.response.body"]
 
 
-async def _sent_past_the_wall(app: ASGIApp) -> list[str]:
-    """Return the types of the messages that one request to `app` leads to."""
-    sent: list[str] = []
+async def _sent_past_the_wall(app: ASGIApp, sent: list[str] | None = None) -> list[str]:
+    """Return the types of the messages that one request to `app` leads to, noted in `sent`."""
+    sent = [] if sent is None else sent
 
     async def receive() -> Message:
         return {"type": "http.request"}
