@@ -137,16 +137,6 @@ def test_what_breaks_a_call_is_its_error_and_passes_through(
     assert changes.since() == {"model_calls": 1, "model_errors": 1}
 
 
-def test_what_the_server_says_of_a_failure_wins_over_what_follows_from_it() -> None:
-    with metering() as metered:
-        with model_call_started("openai", "gpt-5") as call:
-            call.failed("connection")
-            call.failed("exception")
-        recorded = metered.exporting.recorded
-
-    assert [labels["error.type"] for labels, _ in counts(recorded.model_errors)] == ["connection"]
-
-
 def test_a_call_that_is_no_stream_has_no_time_to_first_chunk() -> None:
     with metering() as metered:
         call = model_call_started("openai", "gpt-5", stream=False)

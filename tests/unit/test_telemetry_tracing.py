@@ -189,7 +189,6 @@ def test_a_call_to_a_provider_is_a_client_span_of_the_running_one() -> None:
     with tracing_on() as on, span("rollout", root=True):
         call = model_call_started("openai", "gpt-5", stream=True)
         call.first_chunk()
-        call.note("gen_ai.response.model", "gpt-5-2026")
         call.ended("rate_limit")
         call.ended()
 
@@ -198,7 +197,6 @@ def test_a_call_to_a_provider_is_a_client_span_of_the_running_one() -> None:
     assert ended.parent == by_name(on)["rollout"].context
     assert ended.error == "rate_limit"
     assert ended.attributes["gen_ai.provider.name"] == "openai"
-    assert ended.attributes["gen_ai.response.model"] == "gpt-5-2026"
     assert "gen_ai.response.time_to_first_chunk" in ended.attributes
 
 

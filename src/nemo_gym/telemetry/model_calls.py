@@ -91,10 +91,6 @@ class ModelCall:
             self._span.set("http.response.status_code", status)
             self._span.set("gen_ai.request.stream", stream)
 
-    def failed(self, category: str) -> None:
-        """Say that the call ends in an error of this category, unless it is said already."""
-        self._error = self._error or category
-
     def first_chunk(self) -> None:
         """Say that data of the response has come; only the first time of a stream counts."""
         if not self.waiting:
@@ -111,11 +107,6 @@ class ModelCall:
         active = exporting()
         if active is not None:
             active.recorded.model_retries.add(1, *self._names, reason)
-
-    def note(self, key: str, value: str | float | bool) -> None:
-        """Put an attribute on the call's span, where there is one."""
-        if self._span is not None:
-            self._span.set(key, value)
 
     def tokens(self, tokens: Tokens) -> None:
         """Take what the provider says the call used, once a call, before its end."""
