@@ -102,8 +102,10 @@ class ProviderCaller:
             if wait_s is None:
                 if answered is not None:
                     return await self._held(answered, facts, tries, began)
-                partial = b"".join(pieces)[:_PARTIAL_BYTES]
-                raise Unanswered(_known(problem), tries, elapsed_s, partial) from problem
+                try:
+                    raise Unanswered(_known(problem), tries, elapsed_s, _begun(pieces)) from problem
+                finally:
+                    del problem  # its traceback holds this frame
             if retried is not None:
                 retried(str(answered.reply.status) if answered else type(problem).__name__)
             if answered is not None:
@@ -133,8 +135,8 @@ class ProviderCaller:
             await reply.aclose()
             if not isinstance(failure, TransportError):
                 raise
-            partial = b"".join(pieces)[:_PARTIAL_BYTES]
-            raise Unanswered(failure, tries, time.monotonic() - began, partial) from failure
+            took_s = time.monotonic() - began
+            raise Unanswered(failure, tries, took_s, _begun(pieces)) from failure
         return Answered(reply, b"".join(pieces))
 
     async def _try(
@@ -188,6 +190,11 @@ def _awaited_whole(reply: Reply) -> bool:
     if reply.ended or reply.status >= 400:
         return not reply.ended
     return (header(reply.headers, b"content-type") or b"").startswith(b"application/json")
+
+
+def _begun(pieces: Sequence[bytes]) -> bytes:
+    """Return what is kept of a body that broke off."""
+    return b"".join(pieces)[:_PARTIAL_BYTES]
 
 
 def _known(problem: TransportError | None) -> TransportError:

@@ -14,6 +14,7 @@ from nemo_gym.telemetry import observer
 from nemo_gym.telemetry.work import connection_at_hand, connection_waited
 from nemo_gym.transport.address import Address, parse_address
 from nemo_gym.transport.base import Call
+from nemo_gym.transport.connection import Connection
 from nemo_gym.transport.dial import Dialler
 from nemo_gym.transport.head import request_head
 from nemo_gym.transport.pool import Limits, Pool
@@ -68,9 +69,8 @@ class HttpTransport:
             head = request_head(
                 call, host=self._host, target=self._absolute + call.target, extra=self._extra
             )
-            connection = pool.take_unused()
+            connection, kept = pool.take_unused(), True
             if connection is not None:
-                kept = True
                 connection_at_hand()
             else:
                 asked_at = perf_counter()
@@ -78,17 +78,19 @@ class HttpTransport:
                 connection_waited(perf_counter() - asked_at)
             idle_s = self._limits.idle_s if call.idle_timeout_s is None else call.idle_timeout_s
             while True:
-                no_body = call.method == "HEAD"
-                waiting = connection.begin(head, call.body, no_body=no_body, idle_s=idle_s)
+                waiting = connection.begin(
+                    head, call.body, no_body=call.method == "HEAD", idle_s=idle_s
+                )
                 try:
                     return await waiting
                 except asyncio.CancelledError:
                     connection.abandon(waiting)
                     raise
                 except ConnectionLost:
-                    at_work = connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
-                    if not kept or at_work or call.once:
+                    if not kept or call.once or _was_at_work(connection):
                         raise
+                finally:
+                    del waiting  # it holds its error, whose traceback holds this frame
                 call.replaced += 1
                 kept = False
                 connection, _ = await pool.take(fresh=True)
@@ -119,6 +121,11 @@ class HttpTransport:
     def _forget(self) -> "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Pool]":
         pools, self._pools = self._pools, weakref.WeakKeyDictionary()
         return pools
+
+
+def _was_at_work(connection: Connection) -> bool:
+    """Say whether the other side has heard of the call, as far as that can be told."""
+    return connection.heard or connection.age_of_call() > _ON_ITS_WAY_S
 
 
 def _proxy_authorization(proxy: Address | None) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Protocol
 
-from nemo_gym.errors import TransportError
+from nemo_gym.errors import ConnectionLost, TransportError
 from nemo_gym.transport.base import RawHeaders
 
 __all__ = ["HttpReply"]
@@ -69,6 +69,9 @@ class HttpReply:
         """End the call; before the end of the body its connection is closed."""
         if not self._whole:
             self._connection.abandon(self)
+            if self._error is not None and self._error.__traceback__ is not None:
+                # Its traceback holds who read, and they hold this reply: another in its place.
+                self._error = ConnectionLost(str(self._error), response_started=True)
 
     # Called by the connection.
 
