@@ -167,8 +167,11 @@ def responses_stream() -> list[bytes]:
 def tap_stream(dialect: Dialect, chunks: list[bytes]) -> Tapped:
     tap = ExchangeTap(Request(dialect, "POST"), started_at=0.0, now=0.0)
     tap.response_start(200, [(b"content-type", b"text/event-stream")], 0.0)
+    passes = None
     for chunk in chunks:
-        tap.response_body(chunk, True, 0.0)
+        if passes is None or not passes(chunk):
+            tap.response_body(chunk, True, 0.0)
+            passes = tap.passes_by
     return tap.finish(0.0)
 
 

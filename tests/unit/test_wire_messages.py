@@ -355,3 +355,14 @@ def test_events_of_a_strange_shape_do_not_stop_the_rest(strange: bytes) -> None:
 
 def test_nothing_is_no_response() -> None:
     assert _assemble(typed("ping")).response is None
+
+
+def test_half_a_character_in_a_tool_s_cut_input_costs_nothing_but_itself() -> None:
+    delta = (
+        b'{"type": "input_json_delta", "partial_json": "{\\"to\\": \\"ann\\", \\"x\\": \\"\\ud83d"}'
+    )
+    halved = event(b'{"type": "content_block_delta", "index": 0, "delta": ' + delta + b"}")
+
+    response = _response(message_start(), block(0, _TOOL, stop=False), halved)
+
+    assert response["content"][0]["input"]["to"] == "ann"

@@ -30,6 +30,7 @@ __all__ = [
     "loads_leniently",
     "loads_object",
     "text_of",
+    "whole_characters",
 ]
 
 JsonError = ValueError
@@ -124,9 +125,14 @@ def dumps(value: object) -> bytes:
         ).encode()
 
 
+def whole_characters(text: str) -> str:
+    """Return `text` with halves of surrogate pairs joined where they met, and U+FFFD elsewhere."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
 def _strict(value: object) -> object:
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return whole_characters(value)
     if isinstance(value, float):
         return value if value - value == 0 else None
     if is_object(value):

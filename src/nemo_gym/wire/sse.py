@@ -42,6 +42,12 @@ class EventParser:
         self._skip_lf = False
 
     @property
+    def is_between_events(self) -> bool:
+        """Whether the next byte is the first of an event, or of what stands between events."""
+        nothing = self.name is None and not self.data and not self._tail
+        return nothing and self._started and not self._skip_lf
+
+    @property
     def partial(self) -> bytes:
         """The line whose end has not come yet."""
         if len(self._tail) > 1:

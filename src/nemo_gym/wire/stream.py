@@ -4,6 +4,7 @@ Says after every chunk how far a client is that reads the same bytes line by lin
 """
 
 from nemo_gym.wire.dialects.base import LONGEST_SIGN, Assembled, Dialect, StreamState
+from nemo_gym.wire.repeats import Repeats
 from nemo_gym.wire.sse import Event, EventParser
 
 __all__ = ["StreamReader", "looks_like_events"]
@@ -14,6 +15,8 @@ _MARK = b"\xef\xbb\xbf"
 _OPEN, _ENDED = StreamState.OPEN, StreamState.ENDED
 # Some thirty chunks of a Chat stream, read in a fifth of a millisecond.
 _TOGETHER = 8192
+_LEARNED_FROM = 4
+"""The first to be read together are a fourth of that: what repeats is known sooner so."""
 
 
 def looks_like_events(head: bytes, *, last: bool) -> bool | None:
@@ -41,6 +44,8 @@ class StreamReader:
         "_edge",
         "_may_wait",
         "_parser",
+        "_repeats",
+        "_rest",
         "_room",
         "_signed",
         "_signs",
@@ -58,9 +63,12 @@ class StreamReader:
         self._signs = self._assembler.signs
         self._state = _OPEN
         self._data_since: float | None = None
+        self._repeats = Repeats()
         self._together = together
         self._waiting: list[bytes] = []
-        self._room = together
+        self._rest = b""
+        """The beginning of an event, of what waited before."""
+        self._room = together // _LEARNED_FROM
         """How many bytes may still be added to those that wait, and one more."""
         self._edge = b""
         self._signed = False
@@ -81,7 +89,7 @@ class StreamReader:
 
     @property
     def waiting(self) -> bytes:
-        """The bytes that were taken and not read yet."""
+        """The bytes that were taken by `waits` and not read yet."""
         return b"".join(self._waiting)
 
     def waits(self, chunk: bytes | bytearray | memoryview) -> bool:
@@ -116,9 +124,16 @@ class StreamReader:
         self._edge = _edge_of(window)
         if self._assembler.may_end(window):
             self._signed = True
-        if self._waiting:
-            chunk = self._taken() + chunk
-        self._read(chunk, now)
+        if self._may_wait and not self._signed:
+            # It may wait as well, but then there is enough to be read.
+            self._waiting.append(chunk)
+            rest = self._read_waiting()
+            if len(rest) <= self._together:
+                self._rest = rest
+            else:
+                self._read(rest, now)
+            return self._state
+        self._read(self._read_waiting() + chunk, now)
         self._may_wait = (
             self.first_data_at is not None and self._state is _OPEN and not self._signed
         )
@@ -136,14 +151,33 @@ class StreamReader:
 
     def _catch_up(self) -> None:
         """Read what waits. None of it is the first data or the end, so no time is needed."""
-        if self._waiting:
-            self._read(self._taken(), 0.0)
+        rest = self._read_waiting()
+        if rest:
+            self._read(rest, 0.0)
 
-    def _taken(self) -> bytes:
-        chunk = b"".join(self._waiting)
+    def _read_waiting(self) -> bytes:
+        """Read the whole events among what waits; return what is left."""
+        if not self._waiting:
+            rest, self._rest = self._rest, b""
+            return rest
+        waiting = b"".join((self._rest, *self._waiting))
         self._waiting.clear()
-        self._room = self._together
-        return chunk
+        self._rest, self._room = b"", self._together
+        end = _end_of_events(waiting)
+        if end:
+            self._read_events(waiting[:end])
+        return waiting[end:]
+
+    def _read_events(self, events: bytes) -> None:
+        """Read what ends with an event: what repeats all at once, then the others one by one."""
+        parser, repeats = self._parser, self._repeats
+        taken = repeats.take(events) if parser.is_between_events else 0
+        if taken == len(events):
+            return
+        others = events[taken:] if taken else events
+        self._read(others, 0.0)
+        if parser.is_between_events and self._state is _OPEN:
+            repeats.learn(others, self._assembler)
 
     def _read(self, chunk: bytes, now: float) -> None:
         assembler, parser = self._assembler, self._parser
@@ -170,6 +204,12 @@ class StreamReader:
             self._data_since = None
         elif self._data_since is None:
             self._data_since = now
+
+
+def _end_of_events(text: bytes) -> int:
+    """Return where the last event ends whose blank line has come, 0 where none has."""
+    line = max(text.rfind(b"\n\n"), text.rfind(b"\n\r\n") + 1)
+    return line + 2 if line > 0 else 0
 
 
 def _edge_of(window: bytes) -> bytes:

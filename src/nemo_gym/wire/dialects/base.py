@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.json import JsonError, is_object, loads, loads_object
 from nemo_gym.wire.sse import Event
 
@@ -18,7 +19,9 @@ __all__ = [
     "Dialect",
     "DialectName",
     "ErrorFacts",
+    "Growing",
     "StreamState",
+    "kind_of",
     "openai_error",
 ]
 
@@ -53,6 +56,14 @@ class Assembled:
     """Codes for what a reader must know, e.g. `unparsed_events: 2`."""
 
 
+class Growing(NamedTuple):
+    """A text that an event adds to."""
+
+    path: tuple[str | int, ...]
+    """Where in the event the piece of text is: names of members and places in lists."""
+    texts: TextPieces
+
+
 LONGEST_SIGN = 32
 """No sign of an event that ends a stream is longer, in bytes."""
 
@@ -73,6 +84,9 @@ class Assembler(ABC):
     """One of these is in the data of every event that ends the stream."""
     STOPPING_NAMES: frozenset[bytes] = frozenset()
     """Names on an `event` line after which clients wait for nothing more, not even data."""
+
+    MEANINGLESS: frozenset[str] = frozenset({"obfuscation", "p"})
+    """Members of an event that tell nothing, where one is text or a whole number."""
 
     signs: tuple[bytes, ...] = ()
     """One of these is in every event that ends the stream; none has a line end in it."""
@@ -149,7 +163,7 @@ class Assembler(ABC):
             if not marked:
                 return self.state
             value = loads_object(joined)
-            if value is None or not self._ends(value, _kind(value, name)):
+            if value is None or not self._ends(value, kind_of(value, name)):
                 return StreamState.ENDING
         self.feed(Event(name, joined))
         return self.state
@@ -168,6 +182,15 @@ class Assembler(ABC):
     @abstractmethod
     def _take(self, event: dict[str, object], kind: str) -> None:
         """Take one event's JSON object; `kind` is its type, or the name it was sent under."""
+
+    @abstractmethod
+    def growing(self, event: dict[str, object], kind: str) -> "Growing | None":
+        """Say what an event that was just taken adds to, if it is one text and nothing else.
+
+        Another event that differs in that piece of text alone, and in what is `MEANINGLESS`, may be
+        taken by adding its piece to the text, as long as no other event comes between. None: it
+        tells more, or may. `event` is as it came.
+        """
 
     @abstractmethod
     def _ends(self, event: dict[str, object], kind: str) -> bool:
@@ -204,7 +227,7 @@ class Assembler(ABC):
             self._unparsed += not cut
 
 
-def _kind(event: dict[str, object], name: bytes | None) -> str:
+def kind_of(event: dict[str, object], name: bytes | None) -> str:
     """Return the type of an event: its own word for it, else the name it was sent under."""
     kind = event.get("type")
     return kind if isinstance(kind, str) else (name or b"").decode("latin-1")

@@ -3,7 +3,14 @@
 A stream is a row of chunks that end with `data: [DONE]`. All choices are assembled, by index.
 """
 
-from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, openai_error
+from nemo_gym.wire.dialects.base import (
+    Assembler,
+    Dialect,
+    ErrorFacts,
+    Growing,
+    StreamState,
+    openai_error,
+)
 from nemo_gym.wire.dialects.merge import Pieces, TextPieces, merge_entries
 from nemo_gym.wire.dialects.tool_calls import ToolCalls
 from nemo_gym.wire.json import is_array, is_object, text_of
@@ -89,6 +96,26 @@ class _Choice:
         else:
             self.pieces.add("content", piece)
 
+    def growing(self, choice: dict[str, object]) -> Growing | None:
+        """Say what an entry that was just taken adds to; see `Assembler.growing`."""
+        delta = choice.get("delta")
+        if not is_object(delta) or not all(
+            key in ("delta", "index") or _says_it_again(key, value) for key, value in choice.items()
+        ):
+            return None
+        # What is empty, or a role, changes nothing when it comes once more.
+        grown = [key for key, piece in delta.items() if piece and key != "role"]
+        if len(grown) != 1:
+            return None
+        [key], piece = grown, delta[grown[0]]
+        if key == "tool_calls":
+            found = None if self.calls is None else self.calls.growing(piece)
+            return None if found is None else found._replace(path=("delta", key, *found.path))
+        text = self.pieces.text(key)
+        if not isinstance(piece, str) or text is None or (key == "content" and self.parts):
+            return None
+        return Growing(("delta", key), text)
+
     def result(self, index: int) -> dict[str, object]:
         """Return the choice as it would have been sent without streaming."""
         message: dict[str, object] = {"role": self.role or "assistant", "content": None}
@@ -108,6 +135,11 @@ class _Choice:
         if self.text is not None:
             choice["text"] = self.text.text
         return choice | self.other
+
+
+def _says_it_again(key: str, value: object) -> bool:
+    """Say whether this field of a choice, kept once, is no other when it is kept once more."""
+    return not value or not (key in ("logprobs", "message", "text") or is_array(value))
 
 
 def _joined(old: object, new: object) -> object:
@@ -160,6 +192,15 @@ class ChatAssembler(Assembler):
             return
         if is_array(choices) or self._error is None:
             self._merge(event)
+
+    def growing(self, event: dict[str, object], kind: str) -> Growing | None:
+        """Say what a chunk adds to that was just taken: what it says of the whole is known then."""
+        choices = event.get("choices")
+        if not is_array(choices) or len(choices) != 1 or self.state is not StreamState.OPEN:
+            return None
+        [entry] = choices
+        found = self._choice(entry.get("index")).growing(entry) if is_object(entry) else None
+        return None if found is None else found._replace(path=("choices", 0, *found.path))
 
     def _merge(self, event: dict[str, object]) -> None:
         """Take what a chunk says about the whole."""

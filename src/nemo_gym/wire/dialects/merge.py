@@ -36,6 +36,14 @@ class TextPieces:
             self._all_alike = False
         self._text.write(piece)
 
+    def extend(self, pieces: list[str]) -> None:
+        """Append several pieces, at least one."""
+        if self._first is None:
+            self._first = pieces[0]
+        if self._all_alike and pieces.count(self._first) < len(pieces):
+            self._all_alike = False
+        self._text.write("".join(pieces))
+
     @property
     def text(self) -> str:
         """All pieces, joined."""
@@ -75,6 +83,10 @@ class Pieces:
             self._values[key] = merge_object(fields if is_object(fields) else {}, piece)
         else:
             self._values[key] = piece
+
+    def text(self, key: str) -> TextPieces | None:
+        """Return the text of the field `key`, where it is one that pieces were added to."""
+        return self._texts.get(key)
 
     def fields(self, growing: frozenset[str]) -> dict[str, object]:
         """Return all fields. Text of fields in `growing` is joined; a constant elsewhere is not."""

@@ -6,9 +6,17 @@ A stream opens with `message_start`, fills content blocks by index, closes with 
 
 from pydantic_core import from_json
 
-from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts
+from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, Growing
 from nemo_gym.wire.dialects.merge import TextPieces
-from nemo_gym.wire.json import JsonError, dumps, is_array, is_count, is_object, loads
+from nemo_gym.wire.json import (
+    JsonError,
+    dumps,
+    is_array,
+    is_count,
+    is_object,
+    loads,
+    whole_characters,
+)
 
 __all__ = ["MESSAGES", "MessagesAssembler"]
 
@@ -64,6 +72,18 @@ class _Block:
             else:
                 self.fields[key] = value
 
+    def growing(self, delta: dict[str, object]) -> Growing | None:
+        """Say what a delta that was just taken adds to; see `Assembler.growing`."""
+        kind = delta.get("type")
+        told = [key for key, value in delta.items() if key != "type" and value is not None]
+        if len(told) != 1 or not isinstance(delta[told[0]], str):
+            return None
+        [key] = told
+        text = self.input if key == "partial_json" else None
+        if text is None and _grows(key, kind):
+            text = self.texts.get(key)
+        return None if text is None else Growing(("delta", key), text)
+
     def incomplete_input(self) -> str | None:
         """Return the text of a tool's input where it is not JSON."""
         text = self.input.text if self.input is not None else ""
@@ -98,7 +118,7 @@ def _tool_input(text: str) -> object:
     except JsonError:
         pass
     try:
-        value: object = from_json(text, allow_partial=True)
+        value: object = from_json(whole_characters(text), allow_partial=True)
     except ValueError:
         return text
     return value
@@ -160,6 +180,13 @@ class MessagesAssembler(Assembler):
             self._stop(event, kind)
         elif kind.startswith("response."):
             self._mismatch = True
+
+    def growing(self, event: dict[str, object], kind: str) -> Growing | None:
+        """Say what a delta adds to that was just taken."""
+        delta = event.get("delta")
+        if kind != "content_block_delta" or "choices" in event or not is_object(delta):
+            return None
+        return self._block(event.get("index"), delta.get("type")).growing(delta)
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
         if kind in {"message_stop", "error"}:

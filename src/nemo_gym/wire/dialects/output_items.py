@@ -6,6 +6,7 @@ The item comes whole with `response.output_item.done`; until then it is what
 
 from dataclasses import dataclass
 
+from nemo_gym.wire.dialects.base import Growing
 from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.json import is_array, is_object
 
@@ -130,6 +131,17 @@ class Item:
             part = self._entry("content", _place(event.get("content_index")))
             found = part.get("annotations")
             part["annotations"] = [*(found if is_array(found) else []), event.get("annotation")]
+
+    def growing(self, kind: str, event: dict[str, object]) -> Growing | None:
+        """Say what an event that was just taken adds to; see `Assembler.growing`."""
+        root, _, step = kind.rpartition(".")
+        growth = _GROWTHS.get(root)
+        told_more = self.done or step != "delta" or event.get("logprobs")
+        if growth is None or told_more or not isinstance(event.get("delta"), str):
+            return None
+        place = _place(event.get(growth.index)) if growth.index is not None else 0
+        text = self._texts.get((root, place))
+        return None if text is None else Growing(("delta",), text)
 
     def _grow(self, root: str, growth: _Growth, step: str, event: dict[str, object]) -> None:
         place = _place(event.get(growth.index)) if growth.index is not None else 0

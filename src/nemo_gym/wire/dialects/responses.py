@@ -8,6 +8,7 @@ from nemo_gym.wire.dialects.base import (
     Assembler,
     Dialect,
     ErrorFacts,
+    Growing,
     StreamState,
     openai_error,
 )
@@ -26,6 +27,8 @@ class ResponsesAssembler(Assembler):
 
     ENDING_NAMES = frozenset({name.encode() for name in _TERMINALS} | {b"error"})
     ENDING_MARKS = (*(f'"{name}"'.encode() for name in sorted(_TERMINALS)), b'"error"')
+
+    MEANINGLESS = Assembler.MEANINGLESS | {"sequence_number"}
 
     __slots__ = ("_before", "_final", "_items", "_snapshot")
 
@@ -60,6 +63,13 @@ class ResponsesAssembler(Assembler):
             self.state = StreamState.ENDING
         elif kind.startswith(("message_", "content_block_")):
             self._mismatch = True
+
+    def growing(self, event: dict[str, object], kind: str) -> Growing | None:
+        """Say what a delta adds to that was just taken."""
+        of_chat = "choices" in event and "type" not in event
+        if of_chat or "response" in event or not kind.startswith("response."):
+            return None
+        return self._item(event, kind).growing(kind, event) if fills_item(kind) else None
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
         return kind in _TERMINALS

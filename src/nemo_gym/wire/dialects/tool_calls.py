@@ -7,6 +7,7 @@ first. The rules here find the call under every such habit.
 
 from typing import NamedTuple
 
+from nemo_gym.wire.dialects.base import Growing
 from nemo_gym.wire.dialects.merge import TextPieces, merge_object
 from nemo_gym.wire.json import dumps, is_array, is_object, loads_object
 
@@ -120,6 +121,21 @@ class ToolCalls:
         for fragment in fragments if is_array(fragments) else (fragments,):
             if is_object(fragment):
                 self._add(fragment)
+
+    def growing(self, fragments: object) -> Growing | None:
+        """Say what fragments that were just added add to, if it is one call's arguments alone."""
+        fragment = fragments[0] if is_array(fragments) and len(fragments) == 1 else None
+        body = fragment.get("function") if is_object(fragment) else None
+        if not is_object(fragment) or not is_object(body):
+            return None
+        # By its id or its name a fragment may begin another call.
+        told = {key for key, value in fragment.items() if value is not None}
+        if not told <= {"index", "function", "type"} or body.keys() != {"arguments"}:
+            return None
+        call = _Sign.of(self._deltas, fragment, body).belongs_to(self._calls)
+        if call is None or call.named_again or not isinstance(body["arguments"], str):
+            return None
+        return Growing((0, "function", "arguments"), call.arguments)
 
     def _add(self, fragment: dict[str, object]) -> None:
         body = fragment.get("function")
