@@ -32,6 +32,7 @@ from support.grafana import (
 NO_METRIC = {
     "by",
     "sum",
+    "max",
     "rate",
     "le",
     "histogram_quantile",
