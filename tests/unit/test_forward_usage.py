@@ -49,6 +49,30 @@ def test_a_stream_that_says_the_prompt_first_and_the_answer_last_is_added_up() -
     assert (counts.tokens_in, counts.tokens_out) == (9, 44)
 
 
+@pytest.mark.parametrize("null", [b"null", b" null", b"\tnull"])
+def test_a_chunk_that_does_not_say_it_yet_takes_nothing_back(null: bytes) -> None:
+    said = b'"usage":{"prompt_tokens":4,"completion_tokens":2}'
+
+    counts = read(
+        UsageReader("chat", stream=True),
+        b'data: {"usage":' + null + b"}\n\n",
+        b'data: {"x":{"usage":' + null + b"}," + said + b"}\n\n",
+        b'data: {"usage":' + null + b"}\n\n",
+    )
+
+    assert counts == TokenCounts(4, 2)
+
+
+def test_a_line_too_long_to_keep_costs_the_next_ones_nothing() -> None:
+    said = b'data: {"usage":{"prompt_tokens":4}}\n\n'
+
+    counts = read(
+        UsageReader("chat", stream=True), *[b"x" * (1 << 20)] * 17, b"x\n\n", said[:9], said[9:]
+    )
+
+    assert counts == TokenCounts(4, None)
+
+
 def test_usage_beside_the_usual_place_is_found() -> None:
     body = b'data: {"x_groq":{"usage":{"prompt_tokens":4,"completion_tokens":2}}}\n\n'
 

@@ -3,6 +3,7 @@
 Nothing but usage is read: of a JSON body its few members, of a stream the events that speak of it.
 """
 
+import re
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from nemo_gym.wire.usage import cache_signal, token_stats
 __all__ = ["TokenCounts", "UsageReader", "quick_counts", "usage_reader"]
 
 _WORD = b'"usage"'
+_SAID = re.compile(rb'"usage"(?!\s*:\s*null)')
 _BACKSLASH = ord("\\")
 _LONGEST = 16 << 20
 """Bytes of one JSON body or one event beyond which its usage is not looked for."""
@@ -110,6 +112,12 @@ class UsageReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
+        if self._stream and not self._kept and data.endswith(b"\n"):
+            # Whole lines, as nearly every chunk has them: nothing is kept.
+            self._size = 0
+            if _WORD in data:
+                self._read_lines(data)
+            return
         self._size += len(data)
         if self._size > _LONGEST:
             self._kept.clear()
@@ -148,7 +156,8 @@ class UsageReader:
         if _WORD not in lines:
             return
         for line in lines.split(b"\n"):
-            if line.startswith(b"data:") and _WORD in line:
+            # Some servers say in each chunk that they do not say it yet.
+            if line.startswith(b"data:") and _SAID.search(line):
                 self._read(line[5:])
 
     def _read(self, text: bytes) -> None:
