@@ -1,12 +1,16 @@
 """A child process of a run: hosts what its parent hands it, until the parent lets go of its input.
 
 Standard input carries one JSON line with the whole specification (secrets never touch the command
-line or the environment), then `go`. Its end means stop: a parent that was killed takes its children
-with it. Progress goes back as JSON lines on the status pipe.
+line or the environment), then `go`, then questions. Its end means stop: a parent that was killed
+takes its children with it. Progress and answers go back as JSON lines on the status pipe.
+
+A thread listens and answers. What holds the event loop is what is asked about, so the loop cannot
+be who answers; and an answer that the parent does not read in time must not hold the loop.
 """
 
 import asyncio
 import json
+import logging
 import os
 import select
 import signal
@@ -14,6 +18,8 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +36,8 @@ from nemo_gym.runtime.told import told
 from nemo_gym.runtime.watch import ProcessTelemetry
 
 __all__ = ["main"]
+
+logger = logging.getLogger(__name__)
 
 _LAST_S = 3.0
 """How long the loop has to stop by itself once the parent is gone, in seconds."""
@@ -66,22 +74,79 @@ class _Spec:
 
 
 class _Status:
-    """JSON lines to the parent; a parent that is gone is not an error."""
+    """JSON lines to the parent, whole ones from any thread; a parent that is gone is no error."""
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
         self._fd = fd
+        self._saying = threading.Lock()
 
     def say(self, **facts: object) -> None:
         left = memoryview(json.dumps(facts).encode() + b"\n")
         try:
-            while left:
-                left = left[os.write(self._fd, left) :]
+            with self._saying:
+                while left:
+                    left = left[os.write(self._fd, left) :]
         except BrokenPipeError:
             return
 
 
-async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) -> int:
+class _Parent:
+    """What the parent says on standard input, line by line."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._heard = b""
+        self.said_go = asyncio.Event()
+        self.is_gone = asyncio.Event()
+
+    def line(self) -> bytes:
+        """Wait for a line; `b""` when the parent has let go."""
+        # Not through `sys.stdin`: its lock, held by a waiting thread, breaks the process's end.
+        pieces = [self._heard]
+        while b"\n" not in pieces[-1]:
+            piece = os.read(self._fd, 1 << 16)
+            if not piece:
+                return b""
+            pieces.append(piece)
+        line, _, self._heard = b"".join(pieces).partition(b"\n")
+        return line + b"\n"
+
+    def listen(self, answer: Callable[[str], Any], status: _Status) -> None:
+        """Begin to hear `go` and to answer questions, on a thread of its own."""
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(
+            target=self._listen, args=(answer, status, loop), name="nemo-gym-parent", daemon=True
+        )
+        thread.start()
+
+    def _listen(
+        self, answer: Callable[[str], Any], status: _Status, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        while line := self.line():
+            said = line.decode().strip()
+            if said == "go":
+                loop.call_soon_threadsafe(self.said_go.set)
+                continue
+            try:
+                status.say(question=said, answer=answer(said))
+            except Exception:  # the next question is to be answered all the same
+                logger.exception("the question %r cannot be answered", said)
+                status.say(question=said, answer=None)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(self.is_gone.set)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+async def _serve(spec: _Spec, status: _Status, parent: _Parent) -> int:
     cell = Cell(spec.config, spec.addresses)
     try:
         telemetry = ProcessTelemetry.start(spec.config, spec.process, spec.run_id)
@@ -89,8 +154,10 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
     except UserMistake as mistake:
         status.say(mistake=str(mistake))
         return 2
+    parent.listen(telemetry.answer, status)
     status.say(loaded=True)
-    if await control.readline() != b"go\n":
+    await _first_of(parent.said_go, parent.is_gone)
+    if not parent.said_go.is_set():
         return 0
     sockets = {name: socket.socket(fileno=fd) for name, fd in spec.sockets.items()}
     stopping = asyncio.Event()
@@ -100,13 +167,7 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
             await cell.start(sockets)
             settle_memory()
             status.say(ready=True, problems=[told(each) for each in await cell.provider_problems()])
-            waits = [
-                asyncio.ensure_future(stopping.wait()),
-                asyncio.ensure_future(_answer_questions(telemetry, status, control)),
-            ]
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+            await _first_of(stopping, parent.is_gone)
         except UserMistake as mistake:
             status.say(mistake=str(mistake))
             return 2
@@ -114,15 +175,6 @@ async def _serve(spec: _Spec, status: _Status, control: asyncio.StreamReader) ->
             await cell.stop()
     await asyncio.to_thread(telemetry.shutdown)
     return 0
-
-
-async def _answer_questions(
-    telemetry: ProcessTelemetry, status: _Status, control: asyncio.StreamReader
-) -> None:
-    """Answer the parent until it lets go of the pipe."""
-    while line := await control.readline():
-        question = line.decode().strip()
-        status.say(question=question, answer=telemetry.answer(question))
 
 
 def _end_with_parent(fd: int) -> None:
@@ -138,10 +190,8 @@ def _end_with_parent(fd: int) -> None:
 
 
 async def _run() -> int:
-    loop = asyncio.get_running_loop()
-    control = asyncio.StreamReader(limit=2**26)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(control), sys.stdin)
-    spec = _Spec.parse((await control.readline()).decode())
+    parent = _Parent(sys.stdin.fileno())
+    spec = _Spec.parse(parent.line().decode())  # there is nothing else to do yet
     redact = Redactor(spec.config.secrets).redact
     install_logging(
         spec.log_dir,
@@ -150,7 +200,7 @@ async def _run() -> int:
         console=sys.stderr,
         level=spec.log_level,
     )
-    return await _serve(spec, _Status(spec.status_fd), control)
+    return await _serve(spec, _Status(spec.status_fd), parent)
 
 
 def main() -> int:

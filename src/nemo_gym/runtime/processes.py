@@ -24,9 +24,15 @@ from nemo_gym.runtime.placement import ProcessPlan
 from nemo_gym.runtime.registry import state_writable
 from nemo_gym.runtime.told import mistake_of
 
-__all__ = ["ChildProcess", "ChildSettings", "stop_all"]
+__all__ = ["ChildProcess", "ChildSettings", "NotReady", "stop_all"]
 
 _STOP_GRACE_S = 1.5
+_LONGEST_ANSWER = 64 * 1024 * 1024
+"""In bytes; the metrics of a process with many models and tools take some hundred KB."""
+
+
+class NotReady(Exception):
+    """A process that is still starting, or starts again, answers no questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,9 @@ class ChildProcess:
     _process: asyncio.subprocess.Process | None = None
     _status: asyncio.StreamReader = field(default_factory=asyncio.StreamReader)
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _is_ready: bool = False
+    _unanswered: int = 0
+    """Questions whose answers have not come; whoever asked may have stopped waiting."""
 
     @property
     def pid(self) -> int | None:
@@ -69,7 +78,8 @@ class ChildProcess:
         """
         read_fd, write_fd = os.pipe()
         fds = {name: sock.fileno() for name, sock in self.sockets.items()}
-        self._status = asyncio.StreamReader()
+        self._status = asyncio.StreamReader(limit=_LONGEST_ANSWER)
+        self._is_ready, self._unanswered = False, 0
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(self._status), os.fdopen(read_fd, "rb", 0)
         )
@@ -109,16 +119,30 @@ class ChildProcess:
 
     async def ready(self) -> list[UserMistake]:
         """Wait until every server accepts calls; returns what is wrong with providers."""
-        return [mistake_of(each) for each in (await self._expect("ready"))["problems"]]
+        problems = (await self._expect("ready"))["problems"]
+        self._is_ready = True
+        return [mistake_of(each) for each in problems]
 
     async def ask(self, question: str) -> Any:
-        """Return the child's answer to one of the questions of `runtime.watch`."""
+        """Return the child's answer to one of the questions of `runtime.watch`.
+
+        Raises `NotReady` before `ready`.
+        """
         async with self._asking:
+            if not self._is_ready:
+                raise NotReady(self.plan.name)
+            # One that is stopped, say, is asked again once it has answered what nobody waits for
+            # any more: questions do not pile up, and no answer is older than its question.
+            while self._unanswered:
+                await self._answer()
+            self._unanswered += 1
             await self._say(question)
-            # Answers come in the order of the questions, also of one that nobody waits for now.
-            while (said := await self._expect("answer"))["question"] != question:
-                pass
-            return said["answer"]
+            return await self._answer()
+
+    async def _answer(self) -> Any:
+        said = await self._expect("answer")
+        self._unanswered -= 1
+        return said["answer"]
 
     async def died(self) -> ServerDied:
         """Wait for the process to end by itself; returns how, with the end of its log."""

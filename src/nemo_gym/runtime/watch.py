@@ -6,7 +6,7 @@ The parent asks its children over the pipes they were started with, so a run nee
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -115,10 +115,12 @@ def _on_this_loop(notify: Callable[[str], None]) -> Callable[[str], None]:
 def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:
     """Return what the head server answers to `GET /figures`."""
 
+    known: set[str] = set()
+
     async def answer() -> tuple[str, bytes]:
-        told = await _ask_all(children, ASK_FIGURES)
+        told, silent = await _ask_all(children, ASK_FIGURES, known)
         processes = [own.answer(ASK_FIGURES), *(value for _, value in told)]
-        return "application/json", json.dumps({"processes": processes}).encode()
+        return "application/json", json.dumps({"processes": processes, "silent": silent}).encode()
 
     return answer
 
@@ -133,8 +135,10 @@ def metrics_of(
     if own.handle.instance_id is None:
         return None
 
+    known: set[str] = set()
+
     async def answer() -> tuple[str, bytes]:
-        told = await _ask_all(children, ASK_METRICS)
+        told, _ = await _ask_all(children, ASK_METRICS, known)
         parts = [(own.process, own.answer(ASK_METRICS)), *told]
         exposed = [Exposition(t, {"process": name}) for name, t in parts]
         if beside is not None:
@@ -145,12 +149,25 @@ def metrics_of(
     return answer
 
 
-async def _ask_all(children: Mapping[str, Ask], question: str) -> Sequence[tuple[str, Any]]:
-    """Ask every child; one that is gone or too busy is left out."""
+async def _ask_all(
+    children: Mapping[str, Ask], question: str, known: set[str]
+) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Ask every child; return who answered what, and the names of those that did not.
+
+    `known` has those that did not the last time, of which a warning was given.
+    """
     asked = [asyncio.wait_for(ask(question), _PATIENCE_S) for ask in children.values()]
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    return [
-        (name, value)
-        for name, value in zip(children, answers, strict=True)
-        if not isinstance(value, BaseException)
-    ]
+    told: list[tuple[str, Any]] = []
+    silent: list[str] = []
+    for name, answer in zip(children, answers, strict=True):
+        if isinstance(answer, BaseException) or answer is None:
+            silent.append(name)
+        else:
+            told.append((name, answer))
+    for name in silent:
+        if name not in known:
+            logger.warning("%s does not answer: its %s are left out", name, question)
+    known.clear()
+    known.update(silent)
+    return told, silent
