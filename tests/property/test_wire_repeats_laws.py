@@ -82,6 +82,7 @@ OTHERS: dict[str, list[bytes]] = {
         of_chat({"content": [{"type": "text", "text": HOLE}]}),
         of_chat({"content": HOLE}, usage={"prompt_tokens": 1}),
         of_chat({"content": HOLE}, created=2),
+        of_chat({"content": "an error"}, service_tier="b", model="other"),
         of_chat({"tool_calls": [{"index": 0, "id": "t1", "function": {"name": "f"}}]}),
         of_chat({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": HOLE}}]}),
         of_chat({"tool_calls": [{"index": 1, "function": {"arguments": HOLE}}] * 2}),
@@ -94,6 +95,7 @@ OTHERS: dict[str, list[bytes]] = {
         typed("content_block_start", index=0, content_block={"type": "text", "text": ""}),
         typed("content_block_start", index=1, content_block={"type": "tool_use", "input": {}}),
         typed("content_block_stop", index=0),
+        typed("content_block_start", index=0, content_block={"type": "text", "text": "error"}),
         of_messages(type="citations_delta", citation={"cited_text": HOLE}),
         of_messages(type="signature_delta", signature=HOLE),
         of_messages(type="text_delta", text=HOLE, more="1"),
@@ -106,6 +108,7 @@ OTHERS: dict[str, list[bytes]] = {
         typed("response.output_item.added", output_index=0, item={"type": "message", "id": "i2"}),
         typed("response.output_item.done", output_index=0, item={"type": "message", "id": "i1"}),
         of_responses("response.output_text.done", content_index=0, text="whole"),
+        of_responses("response.output_text.done", content_index=0, text="an error"),
         of_responses("response.output_text.delta", content_index=0, delta=HOLE, logprobs=[{}]),
         of_responses("response.output_text.delta", content_index=1, delta=HOLE),
         chunk({"content": HOLE}),
@@ -127,7 +130,17 @@ _TOKEN = st.one_of(
     _TEXT.map(json.dumps),
     _TEXT.map(lambda text: json.dumps(text, ensure_ascii=False)),
     st.sampled_from(
-        [r'"\ud83d"', r'"\/"', '"tab\there"', '"a","b":"c"', '"cut', '"x\\"', "null", "7"]
+        [
+            r'"\ud83d"',
+            r'"\/"',
+            '"an error"',
+            '"tab\there"',
+            '"a","b":"c"',
+            '"cut',
+            '"x\\"',
+            "null",
+            "7",
+        ]
     ),
 )
 _PADDING = st.sampled_from(["", "q7", "Q" * 9, "a b", 'a"b', r"a\"b", 12])
@@ -218,6 +231,25 @@ def test_what_repeats_is_read_as_it_would_be_one_by_one(
             assert reader.content_complete in (True, False)  # asking has it read what waits
 
     assert written(reader.finish()) == written(one_by_one(dialect, body))
+
+
+@pytest.mark.parametrize("together", [0, 400])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_whatever_comes_between_events_that_repeat_is_minded(
+    dialect: Dialect, together: int
+) -> None:
+    hole = json.dumps(HOLE).encode()
+    for part in GROWING[dialect.name]:
+        run = [part.replace(hole, b'"%d "' % number) for number in range(8)]
+        for other in OTHERS[dialect.name] + ANYTHING:
+            stream = [*run[:4], other.replace(hole, b'"an error"'), *run[4:]]
+            reader = StreamReader(dialect, together=together)
+            for number, piece in enumerate(stream):
+                if not reader.waits(piece):
+                    reader.feed(piece, float(number))
+
+            assembled = one_by_one(dialect, b"".join(stream))
+            assert written(reader.finish()) == written(assembled), (part, other)
 
 
 PLAIN = [(CHAT, part) for part in GROWING["chat"]] + [

@@ -114,7 +114,6 @@ def _on_this_loop(notify: Callable[[str], None]) -> Callable[[str], None]:
 
 def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:
     """Return what the head server answers to `GET /figures`."""
-
     known: set[str] = set()
 
     async def answer() -> tuple[str, bytes]:

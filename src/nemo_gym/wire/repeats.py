@@ -62,7 +62,7 @@ class _Record(NamedTuple):
 
 
 class Repeats:
-    """Reads what repeats in one stream. Nothing else may be read from it between two calls."""
+    """Reads what repeats in one stream. Where other events are read, `forget` comes first."""
 
     __slots__ = ("_growing", "_in_vain", "_record")
 
@@ -93,9 +93,13 @@ class Repeats:
         self._in_vain = 0
         return sum(map(len, alike[: len(texts)])) + len(texts) * (least + len(record.blank))
 
+    def forget(self) -> None:
+        """Know nothing any more: events are read that may be others."""
+        self._record = self._growing = None
+
     def learn(self, data: bytes, assembler: Assembler) -> None:
         """Learn from the last event of `data`, which ends with it and which `assembler` has had."""
-        self._record = self._growing = None
+        self.forget()
         if self._in_vain >= _MOST_IN_VAIN:
             return
         self._in_vain += 1

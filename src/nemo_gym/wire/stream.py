@@ -133,7 +133,7 @@ class StreamReader:
             else:
                 self._read(rest, now)
             return self._state
-        self._read(self._read_waiting() + chunk, now)
+        self._read_and_learn(self._read_waiting() + chunk, now)
         self._may_wait = (
             self.first_data_at is not None and self._state is _OPEN and not self._signed
         )
@@ -170,18 +170,23 @@ class StreamReader:
 
     def _read_events(self, events: bytes) -> None:
         """Read what ends with an event: what repeats all at once, then the others one by one."""
-        parser, repeats = self._parser, self._repeats
-        taken = repeats.take(events) if parser.is_between_events else 0
-        if taken == len(events):
-            return
-        others = events[taken:] if taken else events
-        self._read(others, 0.0)
-        if parser.is_between_events and self._state is _OPEN:
-            repeats.learn(others, self._assembler)
+        taken = self._repeats.take(events) if self._parser.is_between_events else 0
+        if taken < len(events):
+            self._read_and_learn(events[taken:] if taken else events, 0.0)
+
+    def _read_and_learn(self, events: bytes, now: float) -> None:
+        """Read events one by one, and learn from the last of them in the middle of a stream."""
+        parser, is_early = self._parser, not self._may_wait
+        begun = not parser.is_between_events
+        self._read(events, now)
+        if not (is_early or begun) and parser.is_between_events and self._state is _OPEN:
+            self._repeats.learn(events, self._assembler)
 
     def _read(self, chunk: bytes, now: float) -> None:
         assembler, parser = self._assembler, self._parser
         events = parser.feed(chunk)
+        if events:
+            self._repeats.forget()
         if self.first_data_at is None:
             self._look_for_data(events, now)
         else:
