@@ -160,8 +160,13 @@ OVERRIDES = {
     ),
     "interval-of-nothing": (
         "++telemetry.metrics.sample_interval_s=0",
-        "must be a number above 0, and is 0",
+        "must be a number above 0 and up to 3600, and is 0",
         "above 0",
+    ),
+    "interval-without-end": (
+        "++telemetry.metrics.sample_interval_s=.inf",
+        "must be a number above 0 and up to 3600, and is inf",
+        "up to 3600",
     ),
     "share-above-all": (
         "++telemetry.traces.sample_ratio=1.5",

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 from time import monotonic
 
 import pytest
@@ -133,3 +134,62 @@ def test_an_export_that_raises_is_one_that_was_not_delivered() -> None:
     loop.stop(1.0)
 
     assert (flushed, failing) == (True, True)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, OverflowError, MemoryError, SystemExit])
+def test_whatever_one_export_raises_the_next_and_the_last_still_happen(
+    kind: type[BaseException],
+) -> None:
+    exports = Exports()
+
+    def first_raises() -> bool:
+        if exports() and exports.count == 1:
+            raise kind
+        return True
+
+    loop = ExportLoop("nowhere", 0.005, first_raises)
+    came = [exports.came.acquire(timeout=5) for _ in range(2)]
+    before = exports.count
+    loop.stop(5.0)
+
+    assert all(came)
+    assert exports.count > before
+    assert not loop.failing
+
+
+def _unheard(_line: str) -> None:
+    raise RuntimeError("nobody listens")
+
+
+def _unknown() -> str:
+    raise RuntimeError("nobody knows")
+
+
+@pytest.mark.parametrize(
+    ("reason", "warned"),
+    [(_unknown, lambda _line: None), (lambda: "refused", _unheard)],
+    ids=["no-reason", "nobody-told"],
+)
+def test_what_cannot_be_told_of_a_failure_keeps_no_export_from_happening(
+    reason: Callable[[], str], warned: Callable[[str], None]
+) -> None:
+    exports = Exports(delivers=False)
+
+    loop = ExportLoop("nowhere", 600, exports, reason=reason, warned=warned)
+    flushed = loop.flush(5.0)
+    loop.stop(5.0)
+
+    assert (flushed, exports.count) == (True, 2)
+
+
+@pytest.mark.parametrize("interval_s", [float("inf"), 1e12])
+def test_an_interval_longer_than_any_wait_leaves_requests_and_the_last_export(
+    interval_s: float,
+) -> None:
+    exports = Exports()
+
+    loop = ExportLoop("nowhere", interval_s, exports)
+    flushed = loop.flush(5.0)
+    loop.stop(5.0)
+
+    assert (flushed, exports.count) == (True, 2)

@@ -17,6 +17,7 @@ from nemo_gym.telemetry.settings import (
 )
 
 ON = {"metrics": {"enabled": True}}
+INFINITE = float("inf")
 
 
 @pytest.fixture(autouse=True)
@@ -269,6 +270,10 @@ def test_the_standard_switch_turns_everything_off(monkeypatch: pytest.MonkeyPatc
     [
         ({"metrics": {"enabled": "perhaps"}}, "telemetry.metrics.enabled"),
         ({"metrics": {"sample_interval_s": 0}}, "telemetry.metrics.sample_interval_s"),
+        ({"metrics": {"sample_interval_s": INFINITE}}, "telemetry.metrics.sample_interval_s"),
+        ({"metrics": {"sample_interval_s": 1e12}}, "telemetry.metrics.sample_interval_s"),
+        ({"metrics": {"export_interval_s": INFINITE}}, "telemetry.metrics.export_interval_s"),
+        ({"metrics": {"export_interval_s": 1e12}}, "telemetry.metrics.export_interval_s"),
         ({"traces": {"sample_ratio": 2}}, "telemetry.traces.sample_ratio"),
         ({"otlp": {"protocol": "carrier-pigeon"}}, "telemetry.otlp.protocol"),
         ({"metrcs": {}}, "telemetry.metrcs"),

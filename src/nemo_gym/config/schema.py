@@ -45,10 +45,10 @@ class MetricsSettings:
 
     enabled: bool = False
     """Whether metrics are measured and exported."""
-    sample_interval_s: Annotated[float, Bounds(gt=0)] = 1.0
-    """Seconds between two samples of an event loop."""
-    export_interval_s: Annotated[float, Bounds(gt=0)] = 10.0
-    """Seconds between two exports to a collector."""
+    sample_interval_s: Annotated[float, Bounds(gt=0, le=3600)] = 1.0
+    """Seconds between two samples of an event loop, an hour at most."""
+    export_interval_s: Annotated[float, Bounds(gt=0, le=86_400)] = 10.0
+    """Seconds between two exports to a collector, a day at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
 """A thread of its own that exports at an interval, on request, and once more at the end.
 
 It never holds up anybody: `flush` and `stop` wait a bounded time, a target that cannot be reached
-is named in one warning, and the thread is a daemon, so it never keeps the process alive.
+is named in one warning, and the thread is a daemon, so it never keeps the process alive. Nothing
+that one export raises ends it: the next one comes at its time, and so does the last.
 """
 
 import logging
 import threading
 from collections.abc import Callable
 from time import monotonic
+
+from nemo_gym.telemetry.instruments import swallowing
 
 __all__ = ["ExportLoop"]
 
@@ -37,7 +40,7 @@ class ExportLoop:
         warned: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self._target = target
-        self._interval_s = interval_s
+        self._interval_s = min(interval_s, threading.TIMEOUT_MAX)  # a wait cannot be longer
         self._export = export
         self._abort = abort
         self._reason = reason
@@ -105,16 +108,20 @@ class ExportLoop:
         with self._changed:
             asked = self._asked
         self._began = monotonic()
-        try:
-            delivered = self._export()
-        except Exception:  # telemetry never stops a server
-            _logger.debug("the export to %s failed", self._target, exc_info=True)
-            delivered = False
+        delivered = self._is_delivered()
         self._began = None
-        self._note(delivered)
+        self._failing = not delivered
+        swallowing(self._note, delivered)
         with self._changed:
             self._answered = asked
             self._changed.notify_all()
+
+    def _is_delivered(self) -> bool:
+        try:
+            return self._export()
+        except BaseException:  # telemetry never stops a server, and an exit is not this thread's
+            _logger.debug("the export to %s failed", self._target, exc_info=True)
+            return False
 
     def _note(self, delivered: bool) -> None:
         if not delivered:
@@ -122,7 +129,6 @@ class ExportLoop:
         elif self._warned:
             _logger.info("telemetry reaches %s again", self._target)
             self._warned = False
-        self._failing = not delivered
 
     def _warn(self, reason: str) -> None:
         if self._warned:

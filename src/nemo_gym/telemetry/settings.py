@@ -34,10 +34,13 @@ class MetricsOptions(_Section):
 
     enabled: bool = False
     """Whether metrics are measured and exported."""
-    sample_interval_s: float = Field(default=1.0, gt=0)
-    """Seconds between two samples of an event loop."""
-    export_interval_s: float = Field(default=10.0, gt=0)
-    """Seconds between two exports to a collector; `OTEL_METRIC_EXPORT_INTERVAL` (ms) wins."""
+    sample_interval_s: float = Field(default=1.0, gt=0, le=3600)
+    """Seconds between two samples of an event loop, an hour at most."""
+    export_interval_s: float = Field(default=10.0, gt=0, le=86_400)
+    """Seconds between two exports to a collector, a day at most.
+
+    `OTEL_METRIC_EXPORT_INTERVAL` (ms) wins.
+    """
 
 
 class OtlpOptions(_Section):
