@@ -43,8 +43,15 @@ def test_config_is_the_hidden_one() -> None:
 
 
 def test_other_routes_are_404_and_other_methods_405() -> None:
-    assert _client().get("/metrics").status_code == 404
+    assert _client().get("/elsewhere").status_code == 404
     assert _client().post("/config").status_code == 405
+
+
+def test_metrics_that_are_off_are_404_with_what_switches_them_on() -> None:
+    reply = _client().get("/metrics")
+
+    assert reply.status_code == 404
+    assert "telemetry.metrics.enabled=true" in reply.json()["error"]["message"]
 
 
 def test_head_has_the_length_and_no_body() -> None:

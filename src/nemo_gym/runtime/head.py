@@ -3,7 +3,7 @@
 Routes: `GET /health`, `GET /config` (resolved, secrets hidden), `GET /servers` (names, kinds,
 addresses; which of them cannot work, and why; marks by which secrets are compared), `GET /figures`
 (live counts of the run) and `GET /metrics` (Prometheus text of all processes, when telemetry
-exports it). Everything else is 404, every other method 405.
+exports it; else how to switch it on, as 404). Everything else is 404, every other method 405.
 """
 
 import json
@@ -30,6 +30,11 @@ class ServerEntry:
 
 
 Answer = Callable[[], Awaitable[tuple[str, bytes]]]
+
+_METRICS_OFF = (
+    "telemetry is off; telemetry.metrics.enabled=true on the command line that starts the servers "
+    "switches metrics on"
+)
 
 
 class HeadApp:
@@ -70,7 +75,8 @@ class HeadApp:
             return
         answer = self._answers.get(scope["path"])
         if answer is None:
-            await _reply(send, 404, "application/json", _error("no such route", scope["path"]))
+            message = _METRICS_OFF if scope["path"] == "/metrics" else "no such route"
+            await _reply(send, 404, "application/json", _error(message, scope["path"]))
         elif scope["method"] not in {"GET", "HEAD"}:
             await _reply(send, 405, "application/json", _error("use GET", scope["method"]))
         else:

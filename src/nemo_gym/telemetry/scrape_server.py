@@ -4,6 +4,7 @@ Comes in: a path and the function that makes its text. The kernel chooses the po
 """
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,11 +18,10 @@ Route = tuple[str, Callable[[], bytes]]
 
 
 class ScrapeServer:
-    """Answers `GET` on its routes until it is closed."""
+    """Answers `GET` and `HEAD` on its routes until it is closed."""
 
     def __init__(self, routes: Mapping[str, Route], host: str = "127.0.0.1") -> None:
-        self._server = ThreadingHTTPServer((host, 0), _handler(routes))
-        self._server.daemon_threads = True
+        self._server = _Server((host, 0), _handler(routes))
         self.url = f"http://{host}:{self._server.server_port}"
         """Origin; a route's path follows."""
         self._thread = threading.Thread(
@@ -34,6 +34,19 @@ class ScrapeServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1.0)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Log what ended one request; the terminal, where it would go, belongs to the run."""
+        error = sys.exception()
+        if isinstance(error, OSError):
+            # Whoever asked broke off or went away, as scrapers at their time limit do.
+            _logger.debug("the answer to %s was not taken: %r", client_address, error)
+        else:
+            _logger.warning("a request could not be answered: %r", error)
 
 
 def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
@@ -52,12 +65,15 @@ def _handler(routes: Mapping[str, Route]) -> type[BaseHTTPRequestHandler]:
                 return
             self._answer(200, kind, body)
 
+        do_HEAD = do_GET  # noqa: N815 - the name that is called
+
         def _answer(self, status: int, kind: str, body: bytes) -> None:
             self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, *_args: object) -> None:
             """Keep scrapes out of the log."""
