@@ -29,7 +29,7 @@ def validate(request: ConfigRequest, *, as_json: bool) -> int:
     config = None if mistakes else load_run_config(request)
     if config is not None and not (config.servers or _is_anything_given(request)):
         mistakes, config = (no_servers("nothing to check"),), None
-    warnings = () if config is None else tuple(dict.fromkeys(config.misfits.values()))
+    warnings = () if config is None else tuple(dict.fromkeys(_warnings(config)))
     if as_json:
         told = {"mistakes": _told(mistakes), "warnings": _told(warnings)}
         print_json({"ok": not mistakes, **told})
@@ -42,6 +42,17 @@ def validate(request: ConfigRequest, *, as_json: bool) -> int:
         names = ", ".join(server.name for server in config.servers) or "none"
         click.echo(f"ok: {len(config.servers)} servers ({names})")
     return 2 if mistakes else 0
+
+
+def _warnings(config: RunConfig) -> Iterator[UserMistake]:
+    yield from config.misfits.values()
+    section = config.tree.get("telemetry")
+    if isinstance(section, dict) and section:
+        # pydantic with it, so only where there is something to look at.
+        from nemo_gym.telemetry.settings import telemetry_options
+        from nemo_gym.telemetry.unread import unread_lines
+
+        yield from map(UserMistake, unread_lines(telemetry_options(section)))
 
 
 def _is_anything_given(request: ConfigRequest) -> bool:

@@ -19,6 +19,7 @@ from nemo_gym.telemetry.observer import observe_event_loop
 from nemo_gym.telemetry.providers import TelemetryHandle, start_telemetry
 from nemo_gym.telemetry.settings import idle_settings, telemetry_options
 from nemo_gym.telemetry.tracing import inject, tracer
+from nemo_gym.telemetry.unread import unread_lines
 from nemo_gym.transport.server_client import propagate_with
 
 __all__ = ["ASK_FIGURES", "ASK_METRICS", "Ask", "ProcessTelemetry", "figures_of", "metrics_of"]
@@ -51,12 +52,13 @@ class ProcessTelemetry:
     ) -> "ProcessTelemetry":
         """Begin as the `telemetry` section says; raises `UserMistake` for a wrong one.
 
-        `notify` gets a line for each setting that is given and does nothing, and one when a
-        collector cannot be reached.
+        `notify` gets a line for each setting that is given and does nothing and for each standard
+        variable that cannot be read, and one when a collector cannot be reached.
         """
         section = config.tree.get("telemetry")
         settings = section if isinstance(section, Mapping) else {}
-        for line in (*idle_settings(telemetry_options(settings)), *_idle_capture(config)):
+        options = telemetry_options(settings)
+        for line in (*idle_settings(options), *unread_lines(options), *_idle_capture(config)):
             notify(f"warning: {line}")
         service = "nemo_gym.driver" if process == "driver" else "nemo_gym.server"
         handle = start_telemetry(

@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import SplitResult, urlsplit
 
 from nemo_gym.errors import ConfigMistake
+from nemo_gym.telemetry.variables import readable
 
 __all__ = ["Endpoint", "OtlpProtocol", "Signal"]
 
@@ -74,10 +75,8 @@ class Endpoint:
 
 
 def _protocol(signal: Signal, url: str | None) -> OtlpProtocol:
-    env = os.environ
-    named = env.get(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL") or env.get(
-        "OTEL_EXPORTER_OTLP_PROTOCOL"
-    )
+    own = readable(f"OTEL_EXPORTER_OTLP_{signal.upper()}_PROTOCOL")
+    named = own or readable("OTEL_EXPORTER_OTLP_PROTOCOL")
     if named:
         return "grpc" if named == "grpc" else "http"
     return "grpc" if url is not None and _port(url) == 4317 else "http"

@@ -4,6 +4,7 @@ One `Running` is made by `providers.start_telemetry`; what is missing from the i
 as a `ModuleNotFoundError` when this module is imported, before anything has begun.
 """
 
+import logging
 import os
 import threading
 import uuid
@@ -23,7 +24,7 @@ from nemo_gym.telemetry.export_loop import ExportLoop
 from nemo_gym.telemetry.exporting import Exporting, set_exporting
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, render
 from nemo_gym.telemetry.instruments import swallowing
-from nemo_gym.telemetry.otlp import OtlpTarget, metric_exporter, quiet_exporters, span_exporter
+from nemo_gym.telemetry.otlp import OtlpTarget, exporter_of, quiet_exporters
 from nemo_gym.telemetry.outgoing import Outgoing
 from nemo_gym.telemetry.plain_meter import AttributedHistogram, PlainMeter
 from nemo_gym.telemetry.recorded import Recorded
@@ -34,8 +35,11 @@ from nemo_gym.telemetry.series import HistogramSeries
 from nemo_gym.telemetry.settings import TelemetryOptions
 from nemo_gym.telemetry.tracing import Tracer, set_tracer
 from nemo_gym.telemetry.user_spans import user_spans
+from nemo_gym.telemetry.variables import number, readable
 
 __all__ = ["FLUSH_S", "Running"]
+
+_logger = logging.getLogger(__name__)
 
 FLUSH_S = 0.3
 """How long the last loop to be observed may wait for what is recorded to be sent, in seconds."""
@@ -109,7 +113,7 @@ class Running:
 
     def _start_metrics(self, options: TelemetryOptions) -> None:
         target = OtlpTarget.of(options.otlp, "metrics") if options.uses_otlp else None
-        exporter = None if target is None else metric_exporter(target)
+        exporter = None if target is None else self._exporter(target)
         temporality = getattr(exporter, "_preferred_temporality", None)
         readers = [CollectingReader(self._resource, self._histograms)]
         if wants_delta(temporality):
@@ -155,7 +159,9 @@ class Running:
 
     def _start_traces(self, options: TelemetryOptions) -> None:
         target = OtlpTarget.of(options.otlp, "traces")
-        exporter = span_exporter(target)
+        exporter = self._exporter(target)
+        if exporter is None:
+            return
         tracer = Tracer(_ratio(options), OtelBridge())
         resource = self._resource
         user_spans.attach(resource, tracer.ratio)
@@ -171,6 +177,15 @@ class Running:
 
         self._loop(f"the collector of traces at {target.shown}", _SPAN_INTERVAL_S, export, exporter)
         set_tracer(tracer)
+
+    def _exporter(self, target: OtlpTarget) -> Any:
+        try:
+            return exporter_of(target)
+        except Exception as error:  # telemetry never stops a server
+            line = f"nothing goes to the collector of {target.signal} at {target.shown}: {error!r}"
+            _logger.warning("%s", line, exc_info=True)
+            self._warned(line)
+            return None
 
     def _loop(self, target: str, interval_s: float, export: Any, exporter: Any) -> None:
         quiet = self._quiet
@@ -214,21 +229,17 @@ def _resource(service_name: str, instance: str, instance_id: str) -> Resource:
 
 
 def _interval_s(options: TelemetryOptions) -> float:
-    try:
-        return max(0.1, float(os.environ["OTEL_METRIC_EXPORT_INTERVAL"]) / 1000)
-    except (KeyError, ValueError):
-        return options.metrics.export_interval_s
+    named = number("OTEL_METRIC_EXPORT_INTERVAL")
+    return options.metrics.export_interval_s if named is None else max(0.1, named / 1000)
 
 
 def _ratio(options: TelemetryOptions) -> float:
-    named = os.environ.get("OTEL_TRACES_SAMPLER", "")
-    if options.traces.sample_ratio < 1 or not named:
+    named = readable("OTEL_TRACES_SAMPLER")
+    if options.traces.sample_ratio < 1 or named is None:
         return options.traces.sample_ratio
     if named.endswith("always_off"):
         return 0.0
     if not named.endswith("traceidratio"):
         return 1.0
-    try:
-        return min(1.0, max(0.0, float(os.environ["OTEL_TRACES_SAMPLER_ARG"])))
-    except (KeyError, ValueError):
-        return 1.0
+    share = number("OTEL_TRACES_SAMPLER_ARG")
+    return 1.0 if share is None else share

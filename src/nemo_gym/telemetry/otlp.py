@@ -5,13 +5,16 @@ What the configuration leaves open, the exporters take from the standard `OTEL_*
 
 import logging
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol, Signal
 from nemo_gym.telemetry.settings import OtlpOptions
+from nemo_gym.telemetry.unread import of_exporter
+from nemo_gym.telemetry.variables import readable, without
 
-__all__ = ["OtlpTarget", "metric_exporter", "quiet_exporters", "span_exporter"]
+__all__ = ["OtlpTarget", "exporter_of", "quiet_exporters"]
 
 _LOGGER_OF_EXPORTERS = "opentelemetry.exporter.otlp"
 _LONGEST_REASON = 200
@@ -21,6 +24,7 @@ _LONGEST_REASON = 200
 class OtlpTarget:
     """Where one signal goes."""
 
+    signal: Signal
     protocol: OtlpProtocol
     endpoint: str | None
     """Complete URL for the exporter; None leaves it to the environment."""
@@ -34,18 +38,23 @@ class OtlpTarget:
         endpoint = options.endpoint or None
         if endpoint is not None and named.protocol == "http":
             endpoint = _with_signal_path(endpoint, signal)
-        return cls(named.protocol, endpoint, named.shown)
+        return cls(signal, named.protocol, endpoint, named.shown)
 
 
-def metric_exporter(target: OtlpTarget) -> Any:
-    """Return an OTLP exporter of metrics."""
+def exporter_of(target: OtlpTarget) -> Any:
+    """Return an OTLP exporter of the target's signal."""
+    with without(of_exporter(target.signal, target.protocol)):
+        return _EXPORTERS[target.signal](target)
+
+
+def _metric_exporter(target: OtlpTarget) -> Any:
     # Only the one that is used: who sends over HTTP need not load gRPC.
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415
             OTLPMetricExporter as Exporter,
         )
 
-        return Exporter(endpoint=target.endpoint, insecure=_insecure(target))
+        return Exporter(endpoint=target.endpoint, **_grpc_options(target))
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
         OTLPMetricExporter,
     )
@@ -53,20 +62,25 @@ def metric_exporter(target: OtlpTarget) -> Any:
     return OTLPMetricExporter(endpoint=target.endpoint)
 
 
-def span_exporter(target: OtlpTarget) -> Any:
-    """Return an OTLP exporter of spans."""
+def _span_exporter(target: OtlpTarget) -> Any:
     # Only the one that is used, as above.
     if target.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415
             OTLPSpanExporter as Exporter,
         )
 
-        return Exporter(endpoint=target.endpoint, insecure=_insecure(target))
+        return Exporter(endpoint=target.endpoint, **_grpc_options(target))
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415
         OTLPSpanExporter,
     )
 
     return OTLPSpanExporter(endpoint=target.endpoint)
+
+
+_EXPORTERS: Mapping[Signal, Callable[[OtlpTarget], Any]] = {
+    "metrics": _metric_exporter,
+    "traces": _span_exporter,
+}
 
 
 class quiet_exporters:  # noqa: N801 - used like a function
@@ -121,6 +135,14 @@ def _with_signal_path(endpoint: str, signal: Signal) -> str:
     return base + path
 
 
-def _insecure(target: OtlpTarget) -> bool | None:
-    # Left to the environment unless the configured URL says it.
-    return None if target.endpoint is None else not target.endpoint.startswith("https://")
+def _grpc_options(target: OtlpTarget) -> dict[str, Any]:
+    from grpc import Compression  # type: ignore[import-untyped] # noqa: PLC0415 - as above
+
+    own = readable(f"OTEL_EXPORTER_OTLP_{target.signal.upper()}_COMPRESSION", "grpc")
+    named = own or readable("OTEL_EXPORTER_OTLP_COMPRESSION", "grpc")
+    return {
+        # Left to the environment unless the configured URL says it.
+        "insecure": None if target.endpoint is None else not target.endpoint.startswith("https://"),
+        # Over gRPC the exporters do not know the standard's own word `none`.
+        "compression": Compression.Gzip if named == "gzip" else Compression.NoCompression,
+    }

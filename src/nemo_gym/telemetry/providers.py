@@ -15,6 +15,8 @@ from nemo_gym.errors import UserMistake
 from nemo_gym.telemetry.exporting import exporting, set_exporting
 from nemo_gym.telemetry.settings import TelemetryOptions, telemetry_options
 from nemo_gym.telemetry.tracing import set_tracer, tracer
+from nemo_gym.telemetry.unread import of_sdk
+from nemo_gym.telemetry.variables import without
 
 __all__ = ["SHUTDOWN_BUDGET_S", "TelemetryHandle", "start_telemetry"]
 
@@ -99,14 +101,15 @@ def start_telemetry(
 def _started(
     options: TelemetryOptions, service_name: str, instance: str, warned: Callable[[str], None]
 ) -> TelemetryHandle:
-    try:
-        from nemo_gym.telemetry import export  # noqa: PLC0415 - nothing is paid while off
-    except ModuleNotFoundError as error:
-        raise UserMistake(
-            f"telemetry is on, but the package that provides {error.name!r} is not installed",
-            mend=_INSTALL,
-        ) from None
-    running = export.Running(options, service_name, instance, warned)
+    with without(of_sdk()):
+        try:
+            from nemo_gym.telemetry import export  # noqa: PLC0415 - nothing is paid while off
+        except ModuleNotFoundError as error:
+            raise UserMistake(
+                f"telemetry is on, but the package that provides {error.name!r} is not installed",
+                mend=_INSTALL,
+            ) from None
+        running = export.Running(options, service_name, instance, warned)
     return TelemetryHandle(
         instance_id=running.instance_id,
         scrape_url=running.scrape_url,

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.telemetry.endpoints import Endpoint, OtlpProtocol, Signal
+from nemo_gym.telemetry.variables import readable
 
 __all__ = [
     "MetricsOptions",
@@ -174,7 +175,7 @@ def _of_metrics(options: TelemetryOptions) -> list[str]:
 
 
 def _disabled() -> bool:
-    return os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return readable("OTEL_SDK_DISABLED") == "true"
 
 
 def _says(section: _Section, name: str) -> bool:
