@@ -32,8 +32,8 @@ class ServerEntry:
 Answer = Callable[[], Awaitable[tuple[str, bytes]]]
 
 _METRICS_OFF = (
-    "telemetry is off; telemetry.metrics.enabled=true on the command line that starts the servers "
-    "switches metrics on"
+    "metrics are off; telemetry.metrics.enabled=true on the command line that starts the servers "
+    "switches them on"
 )
 
 

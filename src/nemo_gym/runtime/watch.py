@@ -13,6 +13,7 @@ from typing import Any
 
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.runtime.head import Answer
+from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.exposition import CONTENT_TYPE, Exposition, merge_expositions
 from nemo_gym.telemetry.figures import snapshot
 from nemo_gym.telemetry.observer import observe_event_loop
@@ -129,11 +130,11 @@ def figures_of(own: ProcessTelemetry, children: Mapping[str, Ask]) -> Answer:
 def metrics_of(
     own: ProcessTelemetry, children: Mapping[str, Ask], beside: Beside | None = None
 ) -> Answer | None:
-    """Return what the head server answers to `GET /metrics`; None where nothing is exported.
+    """Return what the head server answers to `GET /metrics`; None where metrics are off.
 
     `beside` gives what processes expose that are none of its children.
     """
-    if own.handle.instance_id is None:
+    if own.handle.instance_id is None or exporting() is None:
         return None
 
     known: set[str] = set()
