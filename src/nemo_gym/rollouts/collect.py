@@ -30,6 +30,7 @@ from nemo_gym.rollouts.record import EndedAttempt, Timing, identity_of
 from nemo_gym.rollouts.resume import Attempt
 from nemo_gym.rollouts.sink import RolloutSink
 from nemo_gym.rollouts.sizes import record_sizes
+from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.observer import DriverCounts, driver_metrics
 from nemo_gym.telemetry.tracing import ROLLOUT_ID, span, tracer
@@ -197,7 +198,7 @@ class Collector:
                 started_at, started = self._clock(), time.perf_counter()
                 waiting.end(attempt, started)
                 if self._metrics is not None:
-                    self._metrics.waits.record(((started - asked) * 1000,))
+                    swallowing(self._metrics.admission.record, (started - asked) * 1000)
                 if self._stop.draining:
                     return None
                 outcome = await self._active(attempt, started)

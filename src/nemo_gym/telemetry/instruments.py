@@ -36,9 +36,11 @@ def make_histogram(meter: Any, name: str, unit: str, boundaries: Sequence[float]
     return make(meter, "histogram", name, unit, explicit_bucket_boundaries_advisory=boundaries)
 
 
-def swallowing(record: Callable[..., Any], *args: Any) -> None:
-    """Call `record(*args)`; a failure is logged and goes no further."""
+def swallowing(record: Callable[..., Any], *args: Any) -> bool:
+    """Call `record(*args)`; a failure is logged and goes no further. Returns whether it did it."""
     try:
         record(*args)
     except Exception:  # telemetry never stops a server
         _logger.warning("a reading could not be recorded", exc_info=True)
+        return False
+    return True

@@ -19,11 +19,12 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic, perf_counter
 from typing import Any
 
+from nemo_gym.telemetry.admission import MeteredAdmission, count_resident
 from nemo_gym.telemetry.counts import DriverCounts, RequestCounts
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.instruments import make, make_histogram, swallowing
@@ -68,7 +69,7 @@ from nemo_gym.telemetry.names import (
     ROLLOUT_TURNS_INSTRUMENT,
 )
 from nemo_gym.telemetry.readings import PROCESS_AND_REQUESTS
-from nemo_gym.telemetry.together import together
+from nemo_gym.telemetry.together import TogetherOf, together
 
 __all__ = [
     "CPU_MODE_ATTRIBUTE",
@@ -191,7 +192,6 @@ class _Instruments:
         self.output_items = make_histogram(meter, ROLLOUT_OUTPUT_ITEMS_INSTRUMENT, "{item}", counts)
         self.turns = make_histogram(meter, ROLLOUT_TURNS_INSTRUMENT, "{turn}", counts)
         self.tool_calls = make_histogram(meter, ROLLOUT_TOOL_CALLS_INSTRUMENT, "{call}", counts)
-        self.waits = together(self.admission)
         self.writes = together(self.write_bytes, self.write_duration)
         self.sizes = together(self.input_items, self.output_items, self.turns, self.tool_calls)
         for kind, name, unit, callback in _observables():
@@ -225,44 +225,15 @@ class _ProcessObserver:
         self.output_items = instruments.output_items
         self.turns = instruments.turns
         self.tool_calls = instruments.tool_calls
-        # Admission in ms; bytes and ms of a row; input items, output items, turns, tool calls.
-        self.waits, self.writes = instruments.waits, instruments.writes
-        self.sizes = instruments.sizes
+        # Bytes and ms of a row; input items, output items, turns and tool calls of a rollout.
+        self.writes = TogetherOf(self, ("write_bytes", "write_duration"), instruments.writes)
+        sizes = ("input_items", "output_items", "turns", "tool_calls")
+        self.sizes = TogetherOf(self, sizes, instruments.sizes)
 
     def record_gc_pauses(self) -> None:
         """Give the pauses since the last call to their histogram; never from a GC callback."""
         for generation, pause_ms in self.gc.drain_pauses():
             self.gc_pause.record(pause_ms, {GC_GENERATION_ATTRIBUTE: generation})
-
-
-class MeteredAdmission:
-    """The driver's concurrency limit, with each rollout's wait recorded and those inside counted.
-
-    `semaphore` is any async context manager; `async with` this one in its place.
-    """
-
-    def __init__(self, semaphore: Any, observer: _ProcessObserver) -> None:
-        self._semaphore = semaphore
-        self._observer = observer
-
-    async def __aenter__(self) -> None:
-        started = perf_counter()
-        await self._semaphore.__aenter__()
-        self._observer.driver.active += 1
-        self._observer.waits.record(((perf_counter() - started) * 1000,))
-
-    async def __aexit__(self, *exc_info: Any) -> Any:
-        self._observer.driver.active -= 1
-        return await self._semaphore.__aexit__(*exc_info)
-
-
-async def count_resident(awaitable: Awaitable[Any], observer: _ProcessObserver) -> Any:
-    """Await one rollout, counting it as resident until it finishes."""
-    observer.driver.resident += 1
-    try:
-        return await awaitable
-    finally:
-        observer.driver.resident -= 1
 
 
 def request_counts() -> RequestCounts | None:

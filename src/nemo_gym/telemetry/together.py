@@ -6,13 +6,14 @@ clock, no OpenTelemetry.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.plain_meter import AttributedHistogram
 from nemo_gym.telemetry.series import Gathered
 
-__all__ = ["Together", "together"]
+__all__ = ["Together", "TogetherOf", "together"]
 
 _Reading = tuple[float, ...]
 
@@ -43,6 +44,30 @@ def together(*histograms: Any) -> Together:
     for histogram in plain:
         histogram.gather_by(gathered.gather)
     return gathered
+
+
+class TogetherOf:
+    """Records on the attributes `names` of `owner` together, on others once they are replaced."""
+
+    def __init__(self, owner: object, names: Sequence[str], made: Together) -> None:
+        self._owner = owner
+        self._read = attrgetter(*names)
+        self._histograms = self._read(owner)
+        self._made = made
+
+    def record(self, reading: _Reading) -> None:
+        """Take a number for each histogram, in their order."""
+        swallowing(self._current().record, reading)
+
+    def record_all(self, readings: Sequence[_Reading]) -> None:
+        """Take several such readings."""
+        swallowing(self._current().record_all, readings)
+
+    def _current(self) -> Together:
+        histograms = self._read(self._owner)
+        if histograms != self._histograms:
+            self._histograms, self._made = histograms, together(*histograms)
+        return self._made
 
 
 class _OneByOne:
