@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -177,3 +178,53 @@ def test_updates_from_several_threads_add_up_exactly() -> None:
 
     assert counter.read() == [({"model": "m"}, 80_000)]
     assert histogram.read()[0][1].count == 80_000
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 600).map(str),
+            st.sampled_from(["vllm", "openai", None]),
+            st.sampled_from(["timeout", "auth", None]),
+        ),
+        max_size=900,
+    ),
+    st.booleans(),
+)
+def test_values_from_fixed_lists_are_kept_however_many_names_there_are(
+    calls: list[tuple[str, str | None, str | None]], all_of_them: bool
+) -> None:
+    keys = ("model", "provider", "error")
+    counter = CounterSeries("c", "{c}", keys, unbounded=("model",))
+    histogram = HistogramSeries("h", "s", BOUNDS, keys, unbounded=("model",))
+    if all_of_them:  # beyond the limit in any case
+        calls = [(str(number), "vllm", None) for number in range(300)] + calls
+
+    for call in calls:
+        counter.add(1, *call)
+        histogram.record(1.0, *call)
+
+    expected = Counter(call[1:] for call in calls)
+    counted: Counter[tuple[str | None, str | None]] = Counter()
+    for labels, number in counter.read():
+        counted[labels.get("provider"), labels.get("error")] += number
+    assert counted == expected
+    assert [labels for labels, _ in histogram.read()] == [labels for labels, _ in counter.read()]
+    assert len(counter.read()) <= counter.described.limit + 9
+
+
+@given(st.lists(st.tuples(*[st.none() | st.integers(0, 9000).map(str)] * 3), max_size=100))
+def test_values_that_should_be_bounded_and_are_not_make_no_more_series_either(
+    last: list[tuple[str | None, ...]],
+) -> None:
+    counter = CounterSeries("c", "{c}", ("model", "provider", "error"), unbounded=("model",))
+
+    for number in range(700):
+        counter.add(1, f"m{number}", f"p{number}", None if number % 2 else "timeout")
+    for values in last:
+        counter.add(1, *values)
+
+    read = counter.read()
+    assert len(read) <= 2 * counter.described.limit + 8
+    assert sum(count for _, count in read) == 700 + len(last)
+    assert {"model": OTHER, "provider": OTHER} in [labels for labels, _ in read]

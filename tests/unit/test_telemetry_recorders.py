@@ -171,6 +171,48 @@ def test_a_model_name_of_a_client_is_cut_and_the_series_stay_bounded() -> None:
     assert sum(n for _, n in counts(recorded.model_duration)) == 1000
 
 
+def test_beyond_the_limit_only_the_model_is_other_and_what_was_not_there_stays_away() -> None:
+    with metering() as metered:
+        recorded = metered.exporting.recorded
+        for number in range(234):
+            call = model_call_started("vllm", f"model-{number}", stream=True)
+            call.first_chunk()
+            call.ended("timeout" if number == 233 else None)
+            call.retried("429")
+            count_tokens("vllm", f"model-{number}", tokens_in=2, tokens_out=1)
+
+    other = {"gen_ai.provider.name": "vllm", "gen_ai.request.model": "other"}
+    chat = {**other, "gen_ai.operation.name": "chat"}
+    timeout, again = {"error.type": "timeout"}, {"error.type": "429"}
+    assert of_other(recorded.model_duration) == [(chat, 33), ({**chat, **timeout}, 1)]
+    assert of_other(recorded.model_first_chunk) == [(chat, 34)]
+    assert of_other(recorded.model_retries) == [({**other, **again}, 34)]
+    assert recorded.model_errors.read()[-1][0]["gen_ai.request.model"] == "model-233"
+    kinds = {labels["nemo.gym.token.kind"]: n for labels, n in of_other(recorded.model_tokens)}
+    assert kinds == {"input": 2 * 134, "output": 134}  # two series a model
+
+
+def test_beyond_the_limit_only_the_name_of_a_tool_is_other() -> None:
+    with metering() as metered:
+        for number in range(234):
+            tool_call_ended(f"tool-{number}", 0.1, "bad_arguments" if number % 2 else None)
+        recorded = metered.exporting.recorded
+
+    name = {"gen_ai.tool.name": "other"}
+    told = [
+        (labels, n)
+        for labels, n in counts(recorded.tool_duration)
+        if name.items() <= labels.items()
+    ]
+    assert told == [(name, 17), ({**name, "error.type": "bad_arguments"}, 17)]
+
+
+def of_other(series: CounterSeries | HistogramSeries) -> list[tuple[dict[str, str], int]]:
+    """Return the series of calls to models that are beyond the limit."""
+    read = counts(series)
+    return [(labels, n) for labels, n in read if labels["gen_ai.request.model"] == "other"]
+
+
 def test_a_commit_is_one_batch_with_its_rows_bytes_and_time() -> None:
     changes = Changes()
     with metering() as metered:

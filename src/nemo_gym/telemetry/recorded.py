@@ -41,6 +41,7 @@ _OPERATION = "gen_ai.operation.name"
 _PROVIDER = "gen_ai.provider.name"
 _MODEL = "gen_ai.request.model"
 _ERROR = "error.type"
+_TOOL = "gen_ai.tool.name"
 
 
 _NAMES = itemgetter(0)
@@ -56,40 +57,56 @@ class Recorded:
     """The plain numbers of one process, by instrument."""
 
     def __init__(self) -> None:
-        self._make_model_series()
+        self._make_model_histograms()
+        self._make_model_counters()
         self._make_capture_series()
         self._make_rollout_series()
 
-    def _make_model_series(self) -> None:
+    def _make_model_histograms(self) -> None:
         call = (_OPERATION, _PROVIDER, _MODEL)
         seconds, gather = OPERATION_DURATION_BOUNDARIES_S, _count_ended
         self.model_duration = HistogramSeries(
-            "gen_ai.client.operation.duration", "s", seconds, (*call, _ERROR), gather=gather
+            "gen_ai.client.operation.duration",
+            "s",
+            seconds,
+            (*call, _ERROR),
+            unbounded=(_MODEL,),
+            gather=gather,
         )
         self.model_first_chunk = HistogramSeries(
-            "gen_ai.client.operation.time_to_first_chunk", "s", seconds, call, gather=gather
+            "gen_ai.client.operation.time_to_first_chunk",
+            "s",
+            seconds,
+            call,
+            unbounded=(_MODEL,),
+            gather=gather,
         )
         self.model_token_usage = HistogramSeries(
             "gen_ai.client.token.usage",
             "{token}",
             TOKEN_BOUNDARIES,
             (*call, "gen_ai.token.type"),
+            unbounded=(_MODEL,),
             gather=gather,
         )
+        self.tool_duration = HistogramSeries(
+            "gen_ai.execute_tool.duration", "s", seconds, (_TOOL, _ERROR), unbounded=(_TOOL,)
+        )
+
+    def _make_model_counters(self) -> None:
+        one, gather = (_PROVIDER, _MODEL), _count_ended
         self.model_tokens = CounterSeries(
             "gym.model.tokens_total",
             "{token}",
-            (_PROVIDER, _MODEL, "nemo.gym.token.kind"),
+            (*one, "nemo.gym.token.kind"),
+            unbounded=(_MODEL,),
             gather=gather,
         )
         self.model_retries = CounterSeries(
-            "gym.model.retries_total", "{retry}", (_PROVIDER, _MODEL, _ERROR)
+            "gym.model.retries_total", "{retry}", (*one, _ERROR), unbounded=(_MODEL,)
         )
         self.model_errors = CounterSeries(
-            "gym.model.errors_total", "{error}", (_PROVIDER, _MODEL, _ERROR), gather=gather
-        )
-        self.tool_duration = HistogramSeries(
-            "gen_ai.execute_tool.duration", "s", seconds, ("gen_ai.tool.name", _ERROR)
+            "gym.model.errors_total", "{error}", (*one, _ERROR), unbounded=(_MODEL,), gather=gather
         )
 
     def _make_capture_series(self) -> None:

@@ -7,7 +7,7 @@ list and counted later, together with others. Who records never waits. No OpenTe
 
 import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 OTHER = "other"
-"""Attribute value of everything beyond the limit of a series."""
+"""Attribute value of what is beyond the limit of a series."""
 MOST_GATHERED = 256
 """So many readings are counted together; what reads them does not wait for as many."""
 
@@ -214,8 +214,25 @@ class Described:
     unit: str
     keys: tuple[str, ...]
     """Attribute names, in the order in which values are given."""
+    unbounded: tuple[str, ...] = ()
+    """Those of the keys that may have any number of values, such as names that clients send."""
     limit: int = 200
-    """Most series of distinct values; what comes after is counted under `other`."""
+    """So many series have the values they are given; then unbounded values become `other`. Should
+    the others not be bounded either, they become so with twice as many. What is absent stays so."""
+
+    def admitted(self, values: Values, held: Collection[Values]) -> Values:
+        """Return the values under which to count what is new beside the series that are `held`."""
+        if len(held) < self.limit:
+            return values
+        if self.unbounded:
+            named = self._as_other(values, self.unbounded)
+            if named in held or len(held) < 2 * self.limit:
+                return named
+        return self._as_other(values, self.keys)
+
+    def _as_other(self, values: Values, keys: tuple[str, ...]) -> Values:
+        pairs = zip(self.keys, values, strict=True)
+        return tuple(OTHER if key in keys and value is not None else value for key, value in pairs)
 
     def attributes(self, values: Values) -> dict[str, str]:
         """Return the attributes of one series."""
@@ -240,9 +257,10 @@ class HistogramSeries:
         bounds: Sequence[float],
         keys: tuple[str, ...] = (),
         *,
+        unbounded: tuple[str, ...] = (),
         gather: Callable[[], None] = _nothing,
     ) -> None:
-        self.described = Described(name, unit, keys)
+        self.described = Described(name, unit, keys, unbounded)
         self._gather = gather
         self._bounds = tuple(bounds)
         self._series: dict[Values, PlainHistogram] = {}
@@ -269,8 +287,7 @@ class HistogramSeries:
         return [(self.described.attributes(v), h.read()) for v, h in series.items()]
 
     def _admit(self, values: Values) -> PlainHistogram:
-        if len(self._series) >= self.described.limit:
-            values = (OTHER,) * len(values)
+        values = self.described.admitted(values, self._series)
         return self._series.setdefault(values, PlainHistogram(self._bounds))
 
 
@@ -295,9 +312,10 @@ class CounterSeries:
         unit: str,
         keys: tuple[str, ...] = (),
         *,
+        unbounded: tuple[str, ...] = (),
         gather: Callable[[], None] = _nothing,
     ) -> None:
-        self.described = Described(name, unit, keys)
+        self.described = Described(name, unit, keys, unbounded)
         self._gather = gather
         self._series: dict[Values, PlainCounter] = {}
 
@@ -309,8 +327,7 @@ class CounterSeries:
         """Return what counts under these attribute values, to be kept and counted on."""
         found = self._series.get(values)
         if found is None:
-            if len(self._series) >= self.described.limit:
-                values = (OTHER,) * len(values)
+            values = self.described.admitted(values, self._series)
             found = self._series.setdefault(values, PlainCounter())
         return found
 
