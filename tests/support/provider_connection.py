@@ -35,6 +35,7 @@ class Connection(asyncio.Protocol):
         self.task: asyncio.Task[None] | None = None
         self.target = b""
         self.headers: dict[str, str] = {}
+        self.pairs: list[tuple[bytes, bytes]] = []
         self.body: list[bytes] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -54,13 +55,14 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def on_message_begin(self) -> None:
-        self.target, self.headers, self.body = b"", {}, []
+        self.target, self.headers, self.pairs, self.body = b"", {}, [], []
 
     def on_url(self, url: bytes) -> None:
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self.pairs.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self.headers.get("expect") == "100-continue":
@@ -75,6 +77,7 @@ class Connection(asyncio.Protocol):
             self.target.decode("latin-1"),
             self.headers,
             b"".join(self.body),
+            self.pairs,
         )
         path = self.target.partition(b"?")[0]
         if path.startswith(b"/_"):

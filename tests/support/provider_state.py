@@ -95,6 +95,8 @@ class ReceivedRequest:
     headers: dict[str, str]
     """Lower-case names; the last value where a name came twice."""
     body: bytes
+    pairs: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Every header as it came, in order."""
 
     @property
     def key(self) -> str:

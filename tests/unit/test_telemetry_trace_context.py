@@ -2,7 +2,7 @@
 
 import pytest
 
-from nemo_gym.telemetry.trace_context import TraceContext, parse_traceparent
+from nemo_gym.telemetry.trace_context import TraceContext, joined_state, parse_traceparent
 
 TRACE = b"4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = b"00f067aa0ba902b7"
@@ -40,3 +40,28 @@ def test_a_valid_header_is_read(header: bytes, sampled: bool) -> None:
 )
 def test_an_invalid_header_is_no_context(header: bytes) -> None:
     assert parse_traceparent(header) is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "state"),
+    [
+        ([b"congo=t61rcWkgMzE"], b"congo=t61rcWkgMzE"),
+        ([b"foo=1", b"bar=2"], b"foo=1,bar=2"),
+        ([b"rojo=1, congo=2", b"", b" baz=3 ,"], b"rojo=1,congo=2,baz=3"),
+        ([b"foo=1 ,\tbar=2"], b"foo=1 ,\tbar=2"),
+        ([b"fw529a3039@dt=a b!"], b"fw529a3039@dt=a b!"),
+        ([b",".join(b"k%d=v" % n for n in range(32))], b",".join(b"k%d=v" % n for n in range(32))),
+        ([b"k%d=v" % n for n in range(33)], b""),
+        ([b"foo=1", b"bar"], b""),
+        ([b"foo=1", b"BAR=2"], b""),
+        ([b"foo=1=2"], b""),
+        ([b"foo=" + b"v" * 257], b""),
+        ([b"foo=1\r\nx: y"], b""),
+    ],
+    ids=["one", "in-order", "blanks-and-empty", "one-as-it-came", "tenant", "32-members",
+         "33-members", "no-value", "upper-case", "equals", "too-long", "line-break"],
+)  # fmt: skip
+def test_the_state_of_several_headers_is_one_list_in_order(
+    headers: list[bytes], state: bytes
+) -> None:
+    assert joined_state(headers) == state

@@ -66,6 +66,41 @@ def test_a_header_that_is_there_already_is_left_alone() -> None:
     assert headers == [PARENT]
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        [(b"traceparent", b"garbage"), (b"tracestate", b"congo=1")],
+        [(b"tracestate", b"congo=1")],
+        [PARENT, PARENT],
+    ],
+    ids=["garbage", "state-alone", "two-parents"],
+)
+def test_a_header_that_is_no_valid_one_makes_room_for_ours(theirs: Headers) -> None:
+    headers = [*theirs, (b"accept", b"*/*")]
+
+    with tracing_on(), span("rollout", root=True) as rollout:
+        begun_anew = extract(theirs)
+        inject(headers)
+        taken = extract(headers)
+
+    assert begun_anew is None
+    assert not isinstance(rollout, NoSpan)
+    assert taken == rollout.context
+    assert [name for name, _ in headers] == [b"accept", b"traceparent"]
+
+
+def test_the_states_of_several_headers_travel_along_in_order() -> None:
+    states = [(b"tracestate", b"foo=1"), (b"tracestate", b"bar=2")]
+    headers: Headers = []
+
+    with tracing_on() as on:
+        parent = extract([states[0], PARENT, states[1]])
+        with on.begin("POST /run", "server", parent):
+            inject(headers)
+
+    assert headers[1:] == [(b"tracestate", b"foo=1,bar=2")]
+
+
 def test_the_state_of_another_vendor_travels_along() -> None:
     state = (b"tracestate", b"congo=t61rcWkgMzE")
     headers: Headers = []

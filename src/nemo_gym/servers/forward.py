@@ -29,6 +29,7 @@ from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.provider import Provider
 from nemo_gym.servers.raw import RawRoute
 from nemo_gym.telemetry.ended_calls import Names
+from nemo_gym.telemetry.tracing import carry, tracer
 from nemo_gym.transport.base import Call, RawHeaders, Transport
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.wire.dialects import (
@@ -117,6 +118,7 @@ class Forwarder:
         request = _Request("POST", dialect.route, b"", _JSON, body, dialect, True, None)
         ways = self._ways(request)
         with self._timed(request) as timing:
+            _put_span(ways, timing)
             answered = await self._caller.ask(ways, retried=timing.retried)
             timing.answered_by(answered.reply, answered.begun)
             try:
@@ -169,6 +171,7 @@ class Forwarder:
         self, request: _Request, ways: list[Way], send: Send, timing: CallTiming | None
     ) -> None:
         facts = request.facts
+        _put_span(ways, timing)
         retried = None if timing is None else timing.retried
         try:
             answered = await self._caller.ask(ways, facts, retried=retried)
@@ -269,6 +272,17 @@ class Forwarder:
             raise
         finally:
             await reply.aclose()
+
+
+def _put_span(ways: list[Way], timing: CallTiming | None) -> None:
+    """Have the call to the provider name our span, not that of our caller, while traces are on."""
+    if tracer() is None:
+        return
+    for _, call in ways:
+        if timing is None:
+            carry(call.headers, None)
+        else:
+            timing.carry(call.headers)
 
 
 class Refused(Exception):

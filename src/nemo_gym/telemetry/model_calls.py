@@ -13,7 +13,7 @@ from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.recorded import OPERATION
 from nemo_gym.telemetry.series import MOST_SENT
-from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, begin_span, tracer
+from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, begin_span, carry, tracer
 
 __all__ = ["ModelCall", "count_tokens", "model_call_started", "names_of"]
 
@@ -82,6 +82,10 @@ class ModelCall:
         """
         if not self.over:
             self.ended(None if kind is None else _CATEGORIES.get(kind.__name__, "exception"))
+
+    def carry(self, headers: list[tuple[bytes, bytes]]) -> None:
+        """Have the headers of the call to the provider name its span, while traces are on."""
+        carry(headers, self._span)
 
     def answered(self, status: int, *, stream: bool) -> None:
         """Say that the response's head has come; an error status is the call's error."""

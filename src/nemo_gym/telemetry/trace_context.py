@@ -1,6 +1,7 @@
 """W3C trace context: a `traceparent` header in, three numbers out, and back. Pure."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "TRACESTATE",
     "TraceContext",
     "format_traceparent",
+    "joined_state",
     "parse_traceparent",
     "sampled_by",
 ]
@@ -19,6 +21,9 @@ _GRAMMAR = re.compile(
     rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL
 )
 _SAMPLED = 0x01
+# Keys as the second edition has them, which takes all of the first.
+_MEMBER = re.compile(rb"[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{1,256}")
+_MOST_MEMBERS = 32
 
 
 # Not frozen, though nobody changes one: one is made per span, at a third of the cost.
@@ -33,7 +38,7 @@ class TraceContext:
     sampled: bool
     """Whether the trace is recorded; decided once, at its root."""
     state: bytes = b""
-    """The `tracestate` that came with it, passed on as it is."""
+    """The `tracestate` that came with it, passed on as it came."""
 
 
 def parse_traceparent(header: bytes) -> TraceContext | None:
@@ -49,6 +54,19 @@ def parse_traceparent(header: bytes) -> TraceContext | None:
         return None
     context = TraceContext(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & _SAMPLED))
     return context if context.trace_id and context.span_id else None
+
+
+def joined_state(headers: Sequence[bytes]) -> bytes:
+    """Return the `tracestate` that several headers make together, in their order.
+
+    Empty where it is not a valid one, or has more members than the recommendation allows.
+    """
+    given = b",".join(headers)
+    members = [member for each in given.split(b",") if (member := each.strip(b" \t"))]
+    valid = len(members) <= _MOST_MEMBERS and all(map(_MEMBER.fullmatch, members))
+    if not valid:
+        return b""
+    return headers[0] if len(headers) == 1 else b",".join(members)
 
 
 def format_traceparent(context: TraceContext) -> bytes:

@@ -20,6 +20,7 @@ from nemo_gym.telemetry.trace_context import (
     TRACESTATE,
     TraceContext,
     format_traceparent,
+    joined_state,
     parse_traceparent,
     sampled_by,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Tracer",
     "Unsampled",
     "begin_span",
+    "carry",
     "extract",
     "inject",
     "record_span",
@@ -52,6 +54,7 @@ ROLLOUT_ID = "nemo.gym.rollout.id"
 _CURRENT: ContextVar[TraceContext | None] = ContextVar("nemo_gym_trace", default=None)
 _QUEUE_LIMIT = 8192
 _NONE: Mapping[str, AttributeValue] = {}
+_HEADERS = frozenset((TRACEPARENT, TRACESTATE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,32 +312,65 @@ def record_span(
 
 
 def inject(headers: list[tuple[bytes, bytes]]) -> None:
-    """Add the running span to the headers of a call to another server; names are lower case."""
+    """Add the running span to the headers of a call to another server; names are lower case.
+
+    A valid span that is there already is left alone: who put it there meant it.
+    """
     owner = _TRACER
     if owner is None:
         return
     context = owner.current()
-    if context is None or any(name == TRACEPARENT for name, _ in headers):
+    if context is None:
         return
+    if any(name in _HEADERS for name, _ in headers):
+        if _carried(headers) is not None:
+            return
+        _drop(headers)
+    _add(headers, context)
+
+
+def carry(headers: list[tuple[bytes, bytes]], made: Span | None) -> None:
+    """Put the span `made`, else the running one, in place of whatever trace the headers have.
+
+    For headers that are passed on, whose trace the span is a part of already. Names are lower case.
+    """
+    owner = _TRACER
+    if owner is None:
+        return
+    context = owner.current() if made is None else made.context
+    if context is not None:
+        _drop(headers)
+        _add(headers, context)
+
+
+def extract(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
+    """Return the caller's span from the headers of a request; names are lower case."""
+    return None if _TRACER is None else _carried(headers)
+
+
+def _carried(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
+    parents: list[bytes] = []
+    states: list[bytes] = []
+    for name, value in headers:
+        if name == TRACEPARENT:
+            parents.append(value)
+        elif name == TRACESTATE:
+            states.append(value)
+    # Of two parents neither is the one.
+    context = parse_traceparent(parents[0]) if len(parents) == 1 else None
+    if context is not None and states:
+        context.state = joined_state(states)
+    return context
+
+
+def _add(headers: list[tuple[bytes, bytes]], context: TraceContext) -> None:
     headers.append((TRACEPARENT, format_traceparent(context)))
     if context.state:
         headers.append((TRACESTATE, context.state))
 
 
-def extract(headers: Iterable[tuple[bytes, bytes]]) -> TraceContext | None:
-    """Return the caller's span from the headers of a request; names are lower case."""
-    if _TRACER is None:
-        return None
-    parent = state = b""
-    for name, value in headers:
-        if name == TRACEPARENT:
-            parent = value
-        elif name == TRACESTATE:
-            state = value
-    context = parse_traceparent(parent) if parent else None
-    if context is not None and state:
-        context.state = state
-    return context
+def _drop(headers: list[tuple[bytes, bytes]]) -> None:
+    headers[:] = [pair for pair in headers if pair[0] not in _HEADERS]
 
 
 def _child_of(parent: TraceContext) -> TraceContext:
