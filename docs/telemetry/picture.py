@@ -73,7 +73,11 @@ def draw(path: Path, folder: Path) -> None:
     looks = [json.loads(line) for line in path.read_text().splitlines()]
     snapshots = [from_object(look) for look in looks]
     views = [
-        view_run(now, snapshots[max(0, index - WINDOW)] if index else [])
+        view_run(
+            now,
+            snapshots[max(0, index - WINDOW)] if index else [],
+            since="begin" if index < WINDOW else "earlier",
+        )
         for index, now in enumerate(snapshots)
     ]
     shown = len(looks) * 2 // 3

@@ -183,6 +183,53 @@ async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(
     assert b"mcqa_top" in shown
 
 
+async def test_a_terminal_of_forty_columns_shows_the_diagnosis_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        shown, code = await asyncio.to_thread(
+            in_terminal, environment, b"bottleneck|stands out", columns=40
+        )
+
+    assert code == 0
+    assert b"42/200" in shown
+    assert b"q quits" in shown
+
+
+async def test_keys_pressed_before_q_do_not_keep_it_from_quitting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        _, code = await asyncio.to_thread(
+            in_terminal, environment, b"q quits", keys=b"\xff\xc3jQ", interval="0.1"
+        )
+
+    assert code == 0
+
+
+async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_looks_one_below_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with live_run(monkeypatch, tmp_path) as environment:
+        shown, code = await asyncio.to_thread(
+            in_terminal, environment, b"(?s)q quits.*q quits", term="dumb"
+        )
+
+    assert code == 0
+    assert b"\x1b" not in shown
+    assert shown.count(b"42/200") >= 2
+
+
+@pytest.mark.parametrize("interval", ["0", "-1", "0.05", "nan", "inf"])
+async def test_an_interval_that_is_none_is_refused(tmp_path: Path, interval: str) -> None:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+
+    done = await run_gym(environment, "top", "--interval", interval)
+
+    assert done.returncode == 2
+    assert "--interval" in done.stderr
+
+
 async def test_on_a_terminal_it_waits_for_a_run_that_is_still_starting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -206,14 +253,21 @@ async def test_on_a_terminal_it_waits_for_a_run_that_is_still_starting(
 
 
 def in_terminal(
-    environment: dict[str, str], until: bytes, waits: Callable[[], object] = lambda: None
+    environment: dict[str, str],
+    until: bytes,
+    waits: Callable[[], object] = lambda: None,
+    *,
+    columns: int = 80,
+    term: str = "xterm-256color",
+    interval: str = "0.2",
+    keys: bytes = b"q",
 ) -> tuple[bytes, int]:
     """Run `gym top` on a terminal until it shows `until`, then press q; `waits` hears of a wait."""
     master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
-        [*GYM, "top", "--interval", "0.2"],
-        env={**environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"},
+        [*GYM, "top", "--interval", interval],
+        env={**environment, "TERM": term, "COLUMNS": str(columns), "LINES": "24"},
         stdin=slave,
         stdout=slave,
         stderr=slave,
@@ -232,7 +286,7 @@ def in_terminal(
             if b"waiting" in shown:
                 waits()
             if not pressed and re.search(until, shown):
-                os.write(master, b"q")
+                os.write(master, keys)
                 pressed = True
         return shown, process.wait(5)
     finally:

@@ -1,5 +1,6 @@
 """The screen of `gym top`: fits any terminal, shows counts always, says what it cannot know."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -141,6 +142,70 @@ def test_servers_that_have_no_room_are_summed_up() -> None:
     assert "bottleneck" in shown
 
 
+def test_large_lags_have_units_and_stay_apart() -> None:
+    late = replace(VIEW.processes[0], lag_p50_ms=11_221.0, lag_p99_ms=999.96)
+
+    titles, row = [
+        line for line in text(replace(VIEW, processes=(late,))).splitlines() if "lag" in line
+        or line.startswith("driver")
+    ][:2]  # fmt: skip
+
+    assert row.split() == ["driver", "11.2", "s", "1.0", "s", "1%", "12%", "82", "MB"]
+    assert (row.index("11.2 s") + 6, row.index("1.0 s") + 5) == (
+        titles.index("lag p50") + 7,
+        titles.index("lag p99") + 7,
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "eval run 1784846522-c3c0e1  0:03:12",
+        "412/1,000  41%  3.2/s",
+        "eta 0:03:04  reward 0.512",
+        "offered 476  resident 64",
+        "failed 12",
+        "12.4 calls/s  32 in flight",
+        "p50 2.1 s  errors 3",
+        "retries 17",
+        "captured 1,640",
+        "policy_model          32    12.4       3",
+        "driver               3.2 ms    1%    12%",
+        "bottleneck: admission. rollouts waited 61 % of the time for admission",
+        "raise --concurrency, if the provider can take more",
+    ],
+)
+def test_forty_columns_show_whole(words: str) -> None:
+    lines = text(VIEW, width=40).splitlines()
+
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 40
+    assert words in "\n".join(lines) or words in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (80, "process lag p50 lag p99 GC CPU RSS"),
+        (57, "process lag p50 lag p99 GC CPU RSS"),
+        (56, "process lag p99 GC CPU RSS"),
+        (46, "process lag p99 GC CPU"),
+        (36, "process lag p99 CPU"),
+        (30, "process lag p99"),
+    ],
+)
+def test_columns_of_less_worth_give_way_to_the_others(width: int, titles: str) -> None:
+    lines = text(VIEW, width, 40).splitlines()
+
+    assert titles in [" ".join(line.split()) for line in lines]
+
+
+def test_while_telemetry_is_off_the_switch_is_whole_on_forty_columns_too() -> None:
+    lines = text(replace(VIEW, observed=False), width=40).splitlines()
+
+    assert "telemetry.metrics.enabled=true" in " ".join(lines)
+
+
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=120)
 numbers = st.none() | st.floats(0, 1e9)
 
@@ -163,7 +228,20 @@ def test_whatever_is_shown_fits_the_terminal(
 
     assert len(lines) <= height
     assert all(len(line.text) <= width for line in lines)
+    assert next(line.text for line in lines if line.style == "cyan").startswith("bottleneck:")
     assert "\n" not in "".join(line.text for line in lines)
+
+
+@given(st.builds(ProcessView, st.just("p"), st.just(1), *[st.floats(0, 1e9)] * 4, st.just(2**50)))
+def test_numbers_of_any_size_never_run_into_each_other(one: ProcessView) -> None:
+    [row] = [
+        line.text
+        for line in frame(replace(VIEW, processes=(one,)), HEADER, 200)
+        if line.text.startswith("p ")
+    ]
+
+    shapes = r"p +[\d,.]+ m?s +[\d,.]+ m?s +\d+% +\d+% +[\d,]+ MB"
+    assert re.fullmatch(shapes, row)
 
 
 @pytest.mark.parametrize("height", [24, 40])

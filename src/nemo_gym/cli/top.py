@@ -1,20 +1,22 @@
 """`gym top`: a live view of a run, read from its head server.
 
-Needs no collector and no telemetry: counts show always. Draws on any terminal of 80 by 24.
+Needs no collector and no telemetry: counts show always. Draws on any terminal, best of 80 by 24.
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from shutil import get_terminal_size
 from typing import Any
 
 import click
 
-from nemo_gym.cli.options import example, json_option
+from nemo_gym.cli.options import FiniteRange, example, json_option
 from nemo_gym.cli.output import print_json
 from nemo_gym.cli.top_frame import Header, Line, frame
 from nemo_gym.errors import TransportError, UserMistake
@@ -27,7 +29,13 @@ __all__ = ["History", "top"]
 
 _WINDOW_S = 20.0
 """Rates are over this stretch: shorter ones jump, longer ones lag."""
+_ENOUGH_S = 5.0
+_CALLS = 2
+"""Rates of older servers show after so many times the latency of a call, and `_ENOUGH_S`."""
+_LEAST_INTERVAL_S = 0.1
 _KEY_POLL_S = 0.1
+_CANNOT_MOVE = {"", "dumb", "unknown"}
+"""Values of `TERM` of terminals on which lines only come one below another."""
 _START_S = 20.0
 """Servers take a few seconds to come up, a model on this machine some more."""
 _START_POLL_S = 0.2
@@ -35,7 +43,14 @@ _START_POLL_S = 0.2
 
 @click.command(epilog=example("gym top", "gym top --once --json"))
 @click.argument("run_id", required=False)
-@click.option("--interval", default=1.0, show_default=True, help="Seconds between two looks.")
+@click.option(
+    "--interval",
+    type=FiniteRange(_LEAST_INTERVAL_S),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between two looks.",
+)
 @click.option("--once", is_flag=True, help="Print averages so far and end; so does a pipe.")
 @json_option
 def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> None:
@@ -51,18 +66,33 @@ def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> No
 
 
 class History:
-    """Looks at a run, oldest first; the view counts rates over the last few seconds of them."""
+    """Looks at a run, oldest first; the view counts rates over the last few seconds of them.
 
-    def __init__(self, window_s: float = _WINDOW_S) -> None:
+    Calls come in bursts, which a short stretch makes too much or too little of. So until the run
+    has been watched for long, rates are since it began: for a run that is `whole`, whose servers
+    are its own. Servers that are older show none until there is enough to tell.
+    """
+
+    def __init__(self, window_s: float = _WINDOW_S, *, whole: bool = False) -> None:
         self._window_s = window_s
+        self._whole = whole
         self._looks: deque[tuple[float, list[FigureSnapshot]]] = deque()
+        self.rates = ""
+        """What the rates of the newest view are over."""
 
     def add(self, now: float, look: list[FigureSnapshot]) -> RunView:
         """Return the view of the newest look."""
         self._looks.append((now, look))
         while len(self._looks) > 2 and self._looks[1][0] <= now - self._window_s:
             self._looks.popleft()
-        earlier = self._looks[0][1] if len(self._looks) > 1 else []
+        began, first = self._looks[0]
+        earlier, watched_s = first if len(self._looks) > 1 else [], now - began
+        if watched_s < self._window_s:
+            early = view_run(look, earlier, since="begin" if self._whole else "nothing")
+            self.rates = "since the run began" if self._whole else "in a few seconds"
+            if self._whole or watched_s < max(_ENOUGH_S, _CALLS * (early.model_p50_s or 0.0)):
+                return early
+        self.rates = f"of the last {watched_s:.0f} s"
         return view_run(look, earlier)
 
 
@@ -111,16 +141,16 @@ async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
 
 
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
-    history = History()
+    earlier: list[FigureSnapshot] = []
     view = None
     # One second of a run says little: an evaluation is shown from its beginning on. Servers that
     # are older than it are not: theirs are what they do now.
-    since_its_begin = run.kind == "eval run" and "figures_url" not in run.extra
-    for wait_s in (0.0,) if since_its_begin else (0.0, interval):
+    for wait_s in (0.0,) if _is_whole(run) else (0.0, interval):
         await asyncio.sleep(wait_s)
         look = await _look(run)
         if look is not None:
-            view = replace(history.add(time.monotonic(), look), rollouts=view_run(look).rollouts)
+            view = replace(view_run(look, earlier), rollouts=view_run(look).rollouts)
+            earlier = look
     if view is None:
         raise UserMistake(
             f"run {run.run_id} does not answer",
@@ -130,49 +160,68 @@ async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     if as_json:
         print_json({"run_id": run.run_id, **asdict(view)})
         return
-    for line in frame(view, _header(run), height=200):
+    width = get_terminal_size().columns if sys.stdout.isatty() else 80
+    for line in frame(view, _header(run), width, height=200):
         click.echo(line.text)
 
 
-async def _watch(run: LiveRun, interval: float) -> None:
-    # rich costs 60 ms to import: only a live view pays for it.
-    from rich.console import Console
-    from rich.live import Live
+def _is_whole(run: LiveRun) -> bool:
+    """Say whether the run's servers are its own, so that all they did was for it."""
+    return run.kind == "eval run" and "figures_url" not in run.extra
 
-    console, history = Console(), History()
-    with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
+
+async def _watch(run: LiveRun, interval: float) -> None:
+    history = History(whole=_is_whole(run))
+    with _keys() as pressed, _screen() as show:
         while (look := await _look(run)) is not None:
             view = history.add(time.monotonic(), look)
-            lines = frame(view, _header(run), console.width, console.height - 1)
-            live.update(_drawn([*lines, Line("q quits", "dim")]), refresh=True)
+            size = get_terminal_size()
+            lines = frame(view, _header(run), size.columns, size.lines - 1)
+            show([*lines, Line(f"q quits  rates {history.rates}"[: size.columns], "dim")])
             if await _quit_within(interval, pressed):
                 return
     click.echo(f"run {run.run_id} has ended")
 
 
-async def _quit_within(seconds: float, pressed: Callable[[], str]) -> bool:
+@contextmanager
+def _screen() -> Iterator[Callable[[list[Line]], None]]:
+    """Give what shows lines in place of those before, or below them where that cannot be done."""
+    if os.environ.get("TERM", "").lower() in _CANNOT_MOVE:
+        yield lambda lines: click.echo("\n".join([*(line.text for line in lines), ""]))
+        return
+    # rich costs 60 ms to import: only a live view pays for it.
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(), screen=True, auto_refresh=False) as live:
+        yield lambda lines: live.update(_drawn(lines), refresh=True)
+
+
+async def _quit_within(seconds: float, pressed: Callable[[], bytes]) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if pressed() in {"q", "Q"}:
+        if b"q" in pressed().lower():
             return True
         await asyncio.sleep(min(_KEY_POLL_S, seconds))
     return False
 
 
 @contextmanager
-def _keys() -> Any:
-    """Give a function that returns the key pressed last, without waiting; no echo meanwhile."""
+def _keys() -> Iterator[Callable[[], bytes]]:
+    """Give a function that returns the keys pressed since, without waiting; no echo meanwhile."""
     if not sys.stdin.isatty():
-        yield lambda: ""
+        yield lambda: b""
         return
     import select
     import termios
     import tty
 
+    keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
-        yield lambda: sys.stdin.read(1) if select.select([sys.stdin], [], [], 0)[0] else ""
+        # Not by way of `sys.stdin`, which would keep to itself what comes behind the first key.
+        yield lambda: os.read(keyboard, 64) if select.select([keyboard], [], [], 0)[0] else b""
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 

@@ -3,21 +3,49 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from textwrap import wrap
-from typing import TypeVar
 
+from nemo_gym.cli.top_columns import (
+    Column,
+    clock,
+    cut,
+    flowing,
+    milliseconds,
+    percent,
+    rate,
+    seconds,
+    size,
+    table,
+)
 from nemo_gym.telemetry.figures import RolloutFigures
 from nemo_gym.telemetry.run_view import ProcessView, RolloutView, RunView, ServerView
 
 __all__ = ["Header", "Line", "frame"]
 
-T = TypeVar("T")
-
 _SWITCH_ON = "loop lag, GC and CPU show with telemetry.metrics.enabled=true"
 _MARGIN = 10
 """Columns before what a line of counts says."""
+_LEAST_BAR = 7
+_LEAST_SUBJECT = 8
 _DIAGNOSIS_LINES = 4
-_FIXED_LINES = 14
-"""Lines that are there in any case: everything but the rows of the two tables."""
+"""Most lines of a diagnosis on 80 columns; on fewer it may have more."""
+_BETWEEN = 5
+"""Lines that are there in any case beside counts and diagnosis: titles, and blanks between."""
+
+_FEW_ROWS = 6
+"""So few lines for the two tables take the blank ones too."""
+
+_SERVER_COLUMNS: tuple[Column[ServerView], ...] = (
+    Column("in flight", 12, 10, 3, lambda s: f"{s.in_flight:,}"),
+    Column("req/s", 12, 8, 1, lambda s: rate(s.rate)),
+    Column("errors", 12, 8, 2, lambda s: f"{s.errors:,}"),
+)
+_PROCESS_COLUMNS: tuple[Column[ProcessView], ...] = (
+    Column("lag p50", 11, 10, 1, lambda p: milliseconds(p.lag_p50_ms)),
+    Column("lag p99", 11, 10, 5, lambda p: milliseconds(p.lag_p99_ms)),
+    Column("GC", 9, 6, 3, lambda p: percent(p.gc_share)),
+    Column("CPU", 11, 7, 4, lambda p: percent(p.cpu_share)),
+    Column("RSS", 12, 10, 2, lambda p: size(p.rss_bytes)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +69,37 @@ class Line:
 
 
 def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> list[Line]:
-    """Return at most `height` lines of at most `width` columns."""
-    rows = max(2, height - _FIXED_LINES)
-    lines = [
+    """Return at most `height` lines of at most `width` columns; the diagnosis is always there."""
+    counts = [
         Line(_title(header, width), "bold"),
         *_rollout_lines(view.rollouts, width),
-        *_model_lines(view),
-        Line(""),
-        *_server_lines(view.servers, max(1, rows // 2)),
-        Line(""),
-        *_process_lines(view, max(1, rows - rows // 2)),
-        Line(""),
-        *_diagnosis_lines(view, width),
+        *_model_lines(view, width),
     ]
-    return [Line(line.text[:width], line.style) for line in lines[:height]]
+    said = _diagnosis_lines(view, width, height)
+    rows = height - len(counts) - max(_DIAGNOSIS_LINES, len(said)) - _BETWEEN
+    blanks = 3 if rows >= _FEW_ROWS else 0
+    rows = max(2, rows + 3 - blanks)
+    body = [
+        *counts,
+        Line(""),
+        *_server_lines(view.servers, max(1, rows // 2), width),
+        Line(""),
+        *_process_lines(view, max(1, rows - rows // 2), width),
+        Line(""),
+    ]
+    if not blanks:
+        body = [line for line in body if line.text]
+    lines = [*body[: height - len(said)], *said]
+    return [Line(line.text[:width], line.style) for line in lines]
 
 
 def _title(header: Header, width: int) -> str:
-    start = f"{header.kind} {header.run_id}  {_clock(header.age_s)}  "
+    start = f"{header.kind} {header.run_id}  {clock(header.age_s)}  "
     subject = header.subject
     room = width - len(start)
-    return start + (subject if len(subject) <= room else f"…{subject[-max(1, room - 1) :]}")
+    if len(subject) <= room:
+        return start + subject
+    return start + (f"…{subject[-(room - 1) :]}" if room >= _LEAST_SUBJECT else "")
 
 
 def _rollout_lines(rollouts: RolloutView | None, width: int) -> list[Line]:
@@ -70,84 +108,85 @@ def _rollout_lines(rollouts: RolloutView | None, width: int) -> list[Line]:
     counts = rollouts.counts
     ended = counts.finished + counts.failed
     mean = "-" if rollouts.mean_reward is None else f"{rollouts.mean_reward:.3f}"
-    told = f"{_rate(rollouts.rate)}/s  eta {_clock(rollouts.eta_s)}  reward {mean}"
+    parts = [f"{rate(rollouts.rate)}/s", f"eta {clock(rollouts.eta_s)}", f"reward {mean}"]
+    start = "rollouts  "
     if counts.planned:
         share = min(1.0, ended / counts.planned)
-        told = f"  {ended:,}/{counts.planned:,} {share:4.0%}  {told}"
-        first = f"rollouts  {_bar(share, width - _MARGIN - len(told))}{told}"
+        parts.insert(0, f"{ended:,}/{counts.planned:,} {share:4.0%}")
+        room = width - _MARGIN - len("  ".join(["", *parts]))
+        if room >= _LEAST_BAR:
+            parts.insert(0, _bar(share, room))
     else:
-        first = f"rollouts  {ended:,} ended  {told}"
-    return [Line(first), Line(_counts_line(counts, width))]
+        parts.insert(0, f"{ended:,} ended")
+    return [*map(Line, flowing(start, parts, width)), *map(Line, _counts_lines(counts, width))]
 
 
-def _counts_line(counts: RolloutFigures, width: int) -> str:
-    """Return the roomiest form that fits; the narrowest where none does."""
-    start = (
-        f"offered {counts.offered:,}  resident {counts.resident:,}  active {counts.active:,}  "
-        f"finished {counts.finished:,}"
-    )
-    end = f"  failed {counts.failed:,}"
-    margin, plain = " " * _MARGIN, start + end
+def _counts_lines(counts: RolloutFigures, width: int) -> list[str]:
+    """Return the roomiest form that fits on a line; several lines where none does."""
+    parts = [
+        f"offered {counts.offered:,}",
+        f"resident {counts.resident:,}",
+        f"active {counts.active:,}",
+        f"finished {counts.finished:,}",
+        f"failed {counts.failed:,}",
+    ]
+    margin, plain = " " * _MARGIN, "  ".join(parts)
     before = f" ({counts.finished_before:,} before)" if counts.finished_before else ""
-    full = start + before + end
-    forms = (margin + full, full, margin + plain, plain, " ".join(plain.split()))
-    return next((form for form in forms if len(form) <= width), forms[-1])
+    full = "  ".join([*parts[:3], parts[3] + before, parts[4]])
+    forms = (margin + full, full, margin + plain, plain, " ".join(parts))
+    fitting = [form for form in forms if len(form) <= width]
+    return fitting[:1] or flowing(margin, parts, width)
 
 
-def _model_lines(view: RunView) -> list[Line]:
+def _model_lines(view: RunView, width: int) -> list[Line]:
+    calls = [
+        f"{rate(view.model_rate)} calls/s",
+        f"{view.model_in_flight:,} in flight",
+        f"p50 {seconds(view.model_p50_s)}",
+        f"errors {view.model_errors:,}",
+        f"retries {view.model_retries:,}",
+    ]
+    tokens = [
+        f"{rate(view.tokens_in_rate)} in/s",
+        f"{rate(view.tokens_out_rate)} out/s",
+        f"tools {view.tool_calls:,}",
+        f"captured {view.captured:,}",
+    ]
+    if view.capture_failures:
+        tokens.append(f"NOT CAPTURED {view.capture_failures:,}")
     errors = "" if not view.model_errors else "red"
     return [
-        Line(
-            f"model     {_rate(view.model_rate)} calls/s  {view.model_in_flight:,} in flight  "
-            f"p50 {_seconds(view.model_p50_s)}  "
-            f"errors {view.model_errors:,}  retries {view.model_retries:,}",
-            errors,
-        ),
-        Line(
-            f"tokens    {_rate(view.tokens_in_rate)} in/s  {_rate(view.tokens_out_rate)} out/s  "
-            f"tools {view.tool_calls:,}  captured {view.captured:,}"
-            + (f"  NOT CAPTURED {view.capture_failures:,}" if view.capture_failures else "")
-        ),
+        *(Line(text, errors) for text in flowing("model     ", calls, width)),
+        *map(Line, flowing("tokens    ", tokens, width)),
     ]
 
 
-def _server_lines(servers: Sequence[ServerView], room: int) -> list[Line]:
+def _server_lines(servers: Sequence[ServerView], room: int, width: int) -> list[Line]:
     busiest = sorted(servers, key=lambda s: (-s.in_flight, -(s.rate or 0.0), s.name))
-    shown, rest = _cut(busiest, room)
-    lines = [Line(f"{'server':<40}{'in flight':>12}{'req/s':>12}{'errors':>12}", "dim")]
-    lines += [
-        Line(f"{s.name[:39]:<40}{s.in_flight:>12,}{_rate(s.rate):>12}{s.errors:>12,}")
-        for s in shown
-    ]
+    shown, rest = cut(busiest, room)
+    titles, row = table("server", 40, _SERVER_COLUMNS, width)
+    lines = [Line(titles, "dim"), *(Line(row(s.name, s)) for s in shown)]
     if rest:
         lines.append(Line(f"and {len(rest)} more, {sum(s.in_flight for s in rest):,} in flight"))
     return lines
 
 
-def _process_lines(view: RunView, room: int) -> list[Line]:
+def _process_lines(view: RunView, room: int, width: int) -> list[Line]:
     if not view.observed:
-        return [Line(_SWITCH_ON, "yellow")]
+        return [Line(part, "yellow") for part in wrap(_SWITCH_ON, width)]
     slowest = sorted(view.processes, key=lambda p: (-(p.lag_p99_ms or 0.0), p.name))
-    shown, rest = _cut(slowest, room)
-    titles = f"{'process':<25}{'lag p50':>11}{'lag p99':>11}{'GC':>9}{'CPU':>11}{'RSS':>12}"
-    lines = [Line(titles, "dim"), *map(_process_line, shown)]
+    shown, rest = cut(slowest, room)
+    titles, row = table("process", 25, _PROCESS_COLUMNS, width)
+    lines = [Line(titles, "dim")]
+    lines += [Line(row(p.name, p), "yellow" if (p.lag_p99_ms or 0.0) >= 50 else "") for p in shown]
     if rest:
         lines.append(Line(f"and {len(rest)} more processes, their loops quicker"))
     return lines
 
 
-def _process_line(one: ProcessView) -> Line:
-    rss = "-" if one.rss_bytes is None else f"{one.rss_bytes / 2**20:,.0f} MB"
-    slow = one.lag_p99_ms is not None and one.lag_p99_ms >= 50
-    return Line(
-        f"{one.name[:24]:<25}{_ms(one.lag_p50_ms):>11}{_ms(one.lag_p99_ms):>11}"
-        f"{_percent(one.gc_share):>9}{_percent(one.cpu_share):>11}{rss:>12}",
-        "yellow" if slow else "",
-    )
-
-
-def _diagnosis_lines(view: RunView, width: int) -> list[Line]:
-    """Return at most four lines; of what does not fit in, the last evidence goes, not advice."""
+def _diagnosis_lines(view: RunView, width: int, height: int) -> list[Line]:
+    """Return a few lines; of what does not fit in, the last evidence goes, not advice."""
+    most = max(_DIAGNOSIS_LINES, min(height // 3, _DIAGNOSIS_LINES * 80 // max(1, width)))
     said = view.diagnosis
     start = (
         f"bottleneck: {said.bottleneck.replace('_', ' ')}. " if said.bottleneck != "none" else ""
@@ -155,49 +194,12 @@ def _diagnosis_lines(view: RunView, width: int) -> list[Line]:
     parts: list[str] = []
     for shown in range(len(said.evidence), -1, -1):
         parts = wrap(f"{start}{replace(said, evidence=said.evidence[:shown])}", width)
-        if len(parts) <= _DIAGNOSIS_LINES:
+        if len(parts) <= most:
             break
-    return [Line(part, "cyan") for part in parts[:_DIAGNOSIS_LINES]]
-
-
-def _cut(items: Sequence[T], room: int) -> tuple[Sequence[T], Sequence[T]]:
-    """Return what is shown and what is only summed up, which takes a line too."""
-    if len(items) <= room:
-        return items, ()
-    return items[: room - 1], items[room - 1 :]
+    return [Line(part, "cyan") for part in parts[:most]]
 
 
 def _bar(share: float, width: int) -> str:
-    inner = max(5, width - 2)
+    inner = width - 2
     full = round(share * inner)
     return f"[{'█' * full}{'░' * (inner - full)}]"
-
-
-def _clock(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
-
-
-def _rate(value: float | None) -> str:
-    if value is None:
-        return "-"
-    if 0 < value < 1:
-        return f"{value:.2f}"
-    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
-
-
-def _ms(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.1f} ms"
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"

@@ -6,6 +6,7 @@ Pure. Counts are added up over processes; rates are over the time between the tw
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Literal
 
 from nemo_gym.telemetry.diagnosis import Diagnosis, Figures, diagnose
 from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
@@ -17,11 +18,15 @@ __all__ = [
     "RolloutView",
     "RunView",
     "ServerView",
+    "Since",
     "diagnose_run",
     "figures_of",
     "view_run",
 ]
 
+Since = Literal["earlier", "begin", "nothing"]
+"""From when on rates are counted: an earlier look, the run's own begin, or not at all, where
+neither says enough; rollouts are counted from the begin of their session then."""
 
 _START_S = 2.0
 _NAMED = 3
@@ -104,7 +109,11 @@ class _Window:
     def __init__(self, now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot]) -> None:
         known = {(one.process, one.pid): one for one in earlier}
         self.pairs = [(one, known.get((one.process, one.pid))) for one in now]
-        self.seconds = max((_seconds(*pair) for pair in self.pairs), default=0.0)
+        lasted = [one.rollouts.ran_s for one in now if one.rollouts and one.rollouts.ran_s]
+        if earlier or not lasted:
+            lasted = [_seconds(*pair) for pair in self.pairs]
+        # What a run's servers did, they did since its driver began, and not while they started.
+        self.seconds = max(lasted, default=0.0)
 
     @property
     def ended(self) -> bool:
@@ -127,29 +136,36 @@ class _Window:
         return reduce(HistogramReading.plus, parts) if parts else None
 
 
-def view_run(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> RunView:
-    """Return what `now` shows; rates are counted since `earlier`, or since the beginning."""
-    window = _Window(now, earlier)
+def view_run(
+    now: Sequence[FigureSnapshot],
+    earlier: Sequence[FigureSnapshot] = (),
+    *,
+    since: Since = "earlier",
+) -> RunView:
+    """Return what `now` shows, and what was since `earlier`, or without it since the beginning."""
+    window, whole = _Window(now, earlier), _Window(now, ())
     # Where calls or rollouts take longer than the window, the whole run says more than nothing.
-    settled = window if window.ended else _Window(now, ())
+    settled = window if window.ended else whole
+    paces = {"earlier": window, "begin": whole, "nothing": _Window(now, now)}
+    pace = paces[since]
     durations = settled.histogram(lambda one: one.model.duration)
     return RunView(
-        rollouts=_rollouts(window, settled),
-        servers=_servers(window),
+        rollouts=_rollouts(pace, settled if since == "earlier" else whole),
+        servers=_servers(pace),
         processes=tuple(_process(one, before) for one, before in window.pairs),
         model_calls=sum(one.model.calls for one in now),
         model_in_flight=sum(one.model.in_flight for one in now),
         model_errors=sum(one.model.errors for one in now),
         model_retries=sum(one.model.retries for one in now),
-        model_rate=window.rate(lambda one: one.model.calls),
+        model_rate=pace.rate(lambda one: one.model.calls),
         model_p50_s=None if durations is None else durations.quantile(0.5),
-        tokens_in_rate=window.rate(lambda one: one.model.tokens_in),
-        tokens_out_rate=window.rate(lambda one: one.model.tokens_out),
+        tokens_in_rate=pace.rate(lambda one: one.model.tokens_in),
+        tokens_out_rate=pace.rate(lambda one: one.model.tokens_out),
         tool_calls=sum(one.model.tool_calls for one in now),
         captured=sum(one.capture.durable for one in now),
         capture_failures=sum(one.capture.failed for one in now),
         observed=any(one.loop is not None for one in now),
-        diagnosis=_ended_all(now) or diagnose(_figures(settled, window, _Window(now, ()))),
+        diagnosis=_ended_all(now) or diagnose(_figures(settled, window, whole)),
     )
 
 
