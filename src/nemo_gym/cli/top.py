@@ -23,7 +23,7 @@ from nemo_gym.errors import TransportError, UserMistake
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.registry import LiveRun, live_runs
 from nemo_gym.telemetry.figures import FigureSnapshot, from_object
-from nemo_gym.telemetry.run_view import RunView, view_run
+from nemo_gym.telemetry.run_view import Quiet, RunView, Since, ended_in_session, view_run
 
 __all__ = ["History", "top"]
 
@@ -65,30 +65,50 @@ def top(run_id: str | None, *, interval: float, once: bool, as_json: bool) -> No
         asyncio.run(_watch(_awaited(run_id), interval))
 
 
+class _Growth:
+    """When a number was last seen to have grown."""
+
+    def __init__(self) -> None:
+        self._number, self._seen_at = -1, 0.0
+
+    def quiet_s(self, now: float, number: int) -> float:
+        """Return the seconds since then."""
+        if number != self._number:
+            self._number, self._seen_at = number, now
+        return now - self._seen_at
+
+
 class History:
     """Looks at a run, oldest first; the view counts rates over the last few seconds of them.
 
     Calls come in bursts, which a short stretch makes too much or too little of. So until the run
     has been watched for long, rates are since it began: for a run that is `whole`, whose servers
-    are its own. Servers that are older show none until there is enough to tell.
+    are its own. Servers that are older show none until there is enough to tell. Nor do they fall
+    between two bursts, but where the next one is late.
     """
 
     def __init__(self, window_s: float = _WINDOW_S, *, whole: bool = False) -> None:
         self._window_s = window_s
         self._whole = whole
         self._looks: deque[tuple[float, list[FigureSnapshot]]] = deque()
+        self._calls, self._rollouts = _Growth(), _Growth()
         self.rates = ""
         """What the rates of the newest view are over."""
 
     def add(self, now: float, look: list[FigureSnapshot]) -> RunView:
         """Return the view of the newest look."""
         self._looks.append((now, look))
+        quiet = Quiet(
+            self._calls.quiet_s(now, sum(one.model.calls for one in look)),
+            self._rollouts.quiet_s(now, sum(ended_in_session(one) for one in look)),
+        )
         while len(self._looks) > 2 and self._looks[1][0] <= now - self._window_s:
             self._looks.popleft()
         began, first = self._looks[0]
         earlier, watched_s = first if len(self._looks) > 1 else [], now - began
         if watched_s < self._window_s:
-            early = view_run(look, earlier, since="begin" if self._whole else "nothing")
+            since: Since = "begin" if self._whole else "nothing"
+            early = view_run(look, earlier, since=since, quiet=quiet)
             self.rates = "since the run began" if self._whole else "in a few seconds"
             if self._whole or watched_s < max(_ENOUGH_S, _CALLS * (early.model_p50_s or 0.0)):
                 return early

@@ -6,7 +6,7 @@ Pure. Counts are added up over processes; rates are over the time between the tw
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nemo_gym.telemetry.diagnosis import Diagnosis, Figures, diagnose
 from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
@@ -15,11 +15,13 @@ from nemo_gym.telemetry.series import HistogramReading
 
 __all__ = [
     "ProcessView",
+    "Quiet",
     "RolloutView",
     "RunView",
     "ServerView",
     "Since",
     "diagnose_run",
+    "ended_in_session",
     "figures_of",
     "view_run",
 ]
@@ -34,6 +36,13 @@ _NAMED = 3
 _LEAST_CALLS = 5
 """So many calls in little company are compared; the latency of fewer is chance."""
 _ALL_ENDED = "every rollout has ended: the results are being put together"
+
+
+class Quiet(NamedTuple):
+    """Seconds since any ended, as far as somebody who looks again and again has seen it."""
+
+    calls_s: float = 0.0
+    rollouts_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +112,18 @@ class RunView:
     diagnosis: Diagnosis
 
 
+_NEVER_QUIET = Quiet()
+
+
 class _Window:
     """Each process now, with what it was before; without an earlier one, since it began."""
 
-    def __init__(self, now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot]) -> None:
+    def __init__(
+        self,
+        now: Sequence[FigureSnapshot],
+        earlier: Sequence[FigureSnapshot],
+        quiet: Quiet = _NEVER_QUIET,
+    ) -> None:
         known = {(one.process, one.pid): one for one in earlier}
         self.pairs = [(one, known.get((one.process, one.pid))) for one in now]
         lasted = [one.rollouts.ran_s for one in now if one.rollouts and one.rollouts.ran_s]
@@ -114,11 +131,12 @@ class _Window:
             lasted = [_seconds(*pair) for pair in self.pairs]
         # What a run's servers did, they did since its driver began, and not while they started.
         self.seconds = max(lasted, default=0.0)
+        self.quiet = quiet
 
     @property
     def ended(self) -> bool:
         """Whether any rollout or model call ended in it."""
-        return self.total(lambda one: _ended(one) + one.model.calls) > 0
+        return self.total(lambda one: ended_in_session(one) + one.model.calls) > 0
 
     def total(self, read: Callable[[FigureSnapshot], float]) -> float:
         """Return how much a count grew, over all processes."""
@@ -126,7 +144,12 @@ class _Window:
 
     def rate(self, read: Callable[[FigureSnapshot], float]) -> float | None:
         """Return how much a count grew a second; None before any time has passed."""
-        return self.total(read) / self.seconds if self.seconds > 0 else None
+        calls, under_way = (self.total(lambda one: one.model.calls), self._calls_under_way())
+        seconds = _made_s(self.seconds, self.quiet.calls_s, calls, under_way)
+        return self.total(read) / seconds if seconds > 0 else None
+
+    def _calls_under_way(self) -> int:
+        return sum(one.model.in_flight for one, _ in self.pairs)
 
     def histogram(
         self, read: Callable[[FigureSnapshot], HistogramReading]
@@ -141,16 +164,20 @@ def view_run(
     earlier: Sequence[FigureSnapshot] = (),
     *,
     since: Since = "earlier",
+    quiet: Quiet = _NEVER_QUIET,
 ) -> RunView:
-    """Return what `now` shows, and what was since `earlier`, or without it since the beginning."""
+    """Return what `now` shows, and what was since `earlier`, or without it since the beginning.
+
+    `quiet` keeps rates since the beginning from falling between two bursts.
+    """
     window, whole = _Window(now, earlier), _Window(now, ())
     # Where calls or rollouts take longer than the window, the whole run says more than nothing.
     settled = window if window.ended else whole
-    paces = {"earlier": window, "begin": whole, "nothing": _Window(now, now)}
-    pace = paces[since]
+    begin = _Window(now, (), quiet)
+    pace = {"earlier": window, "begin": begin, "nothing": _Window(now, now)}[since]
     durations = settled.histogram(lambda one: one.model.duration)
     return RunView(
-        rollouts=_rollouts(pace, settled if since == "earlier" else whole),
+        rollouts=_rollouts(pace, settled if since == "earlier" else begin),
         servers=_servers(pace),
         processes=tuple(_process(one, before) for one, before in window.pairs),
         model_calls=sum(one.model.calls for one in now),
@@ -298,11 +325,26 @@ def _rollouts(window: _Window, settled: _Window) -> RolloutView | None:
 
 def _pace(window: _Window) -> float | None:
     """Return rollouts ended a second of the run, which servers may be much older than."""
-    seconds = window.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
-    return window.total(_ended) / seconds if seconds > 0 else window.rate(_ended)
+    ran_s = window.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
+    active = sum(one.rollouts.active for one, _ in window.pairs if one.rollouts)
+    ended = window.total(ended_in_session)
+    seconds = _made_s(ran_s, window.quiet.rollouts_s, ended, active)
+    return ended / seconds if seconds > 0 else window.rate(ended_in_session)
 
 
-def _ended(one: FigureSnapshot) -> int:
+def _made_s(seconds: float, quiet_s: float, ended: float, under_way: int) -> float:
+    """Return the part of `seconds` in which those that ended were made.
+
+    What is under way is made in the time since the last end, until that is as long as the others
+    took: what came to an end together would else be less and less, and then all at once more.
+    """
+    if not ended:
+        return seconds
+    until = max(0.0, seconds - quiet_s)
+    return seconds - min(quiet_s, under_way * until / ended)
+
+
+def ended_in_session(one: FigureSnapshot) -> int:
     """Return how many rollouts ended in this session, the only ones that make a rate."""
     counts = one.rollouts
     return 0 if counts is None else counts.finished - counts.finished_before + counts.failed
