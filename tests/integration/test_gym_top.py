@@ -167,9 +167,11 @@ async def test_a_driver_that_has_ended_is_over_though_its_servers_go_on(
         afterwards = await _look(driver)
         of_the_servers = await _look(servers)
 
-    assert during
+    assert during is not None
+    assert during.figures
     assert afterwards is None
-    assert of_the_servers
+    assert of_the_servers is not None
+    assert of_the_servers.figures
 
 
 async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(

@@ -88,6 +88,17 @@ class Environment:
         with self.begin(method, path) as sock:
             return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
 
+    def run(self, *arguments: str) -> str:
+        """Return what a command prints."""
+        return subprocess.run(
+            [GYM, *arguments],
+            cwd=self.folder,
+            env=environ_of(self.folder),
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+
     def figures(self) -> dict[str, Any]:
         """Return the figures of the process that the probe is in."""
         found = [p for p in self.read("/figures")["processes"] if p["process"] != "parent"]
@@ -158,10 +169,13 @@ def test_a_process_that_says_nothing_is_named_and_later_heard_again(
 
     silent = environment.read("/figures")["silent"]
     assert 'process="cell-0"' not in environment.text("/metrics")
+    top = environment.run("top", "--once")
+    top_json = environment.run("top", "--once", "--json")
     os.kill(cell, signal.SIGCONT)
     stopped_at = time.time()
 
-    assert silent == [before["process"]]
+    assert silent == [before["process"]] == json.loads(top_json)["silent"]
+    assert f"{before['process']} did not answer" in top
     wait_until(lambda: environment.read("/figures")["silent"] == [])
     assert environment.figures()["taken_at"] >= stopped_at
     assert 'process="cell-0"' in environment.text("/metrics")

@@ -56,6 +56,17 @@ def text(view: RunView, width: int = 80, height: int = 24) -> str:
     return "\n".join(line.text for line in frame(view, HEADER, width, height))
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 24), (200, 60)])
+def test_processes_that_did_not_answer_are_named(width: int, height: int) -> None:
+    lines = frame(VIEW, replace(HEADER, silent=("cell-0", "cell-3")), width, height)
+
+    said = " ".join(line.text for line in lines)
+    assert "cell-0, cell-3 did not answer" in said
+    assert len(lines) <= height
+    assert all(len(line.text) <= width for line in lines)
+    assert "raise --concurrency" in said
+
+
 def test_a_run_is_shown_on_eighty_by_twenty_four() -> None:
     lines = frame(VIEW, HEADER)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -139,7 +139,15 @@ def _chosen(run_id: str | None) -> LiveRun:
     return max(runs, key=lambda run: (run.kind == "eval run", run.started_at))
 
 
-async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
+class Look(NamedTuple):
+    """One look at a run."""
+
+    figures: list[FigureSnapshot]
+    silent: tuple[str, ...]
+    """Processes that did not answer."""
+
+
+async def _look(run: LiveRun) -> Look | None:
     """Return the figures of the run and of drivers that use its servers; None when it is over."""
     alive = live_runs()
     if "figures_url" in run.extra and all(other.run_id != run.run_id for other in alive):
@@ -150,27 +158,31 @@ async def _look(run: LiveRun) -> list[FigureSnapshot] | None:
         for other in alive
         if other.head_url == run.head_url and "figures_url" in other.extra
     ]
-    looks: list[FigureSnapshot] = []
+    figures: list[FigureSnapshot] = []
+    silent: list[str] = []
     for url in dict.fromkeys(urls):
         try:
-            looks += from_object(await read_head(url, "/figures"))
+            told = await read_head(url, "/figures")
+            figures += from_object(told)
+            silent += map(str, told.get("silent", ()))
         except (TransportError, ValueError):
             if url == run.head_url:
                 return None
-    return looks
+    return Look(figures, tuple(silent))
 
 
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     earlier: list[FigureSnapshot] = []
-    view = None
+    view, silent = None, tuple[str, ...]()
     # One second of a run says little: an evaluation is shown from its beginning on. Servers that
     # are older than it are not: theirs are what they do now.
     for wait_s in (0.0,) if _is_whole(run) else (0.0, interval):
         await asyncio.sleep(wait_s)
         look = await _look(run)
         if look is not None:
-            view = replace(view_run(look, earlier), rollouts=view_run(look).rollouts)
-            earlier = look
+            figures, silent = look
+            view = replace(view_run(figures, earlier), rollouts=view_run(figures).rollouts)
+            earlier = figures
     if view is None:
         raise UserMistake(
             f"run {run.run_id} does not answer",
@@ -178,10 +190,10 @@ async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
             mend="'gym env status' says how its servers are; 'gym env stop' ends it",
         )
     if as_json:
-        print_json({"run_id": run.run_id, **asdict(view)})
+        print_json({"run_id": run.run_id, **asdict(view), "silent": silent})
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else 80
-    for line in frame(view, _header(run), width, height=200):
+    for line in frame(view, _header(run, silent), width, height=200):
         click.echo(line.text)
 
 
@@ -194,9 +206,9 @@ async def _watch(run: LiveRun, interval: float) -> None:
     history = History(whole=_is_whole(run))
     with _keys() as pressed, _screen() as show:
         while (look := await _look(run)) is not None:
-            view = history.add(time.monotonic(), look)
+            view = history.add(time.monotonic(), look.figures)
             size = get_terminal_size()
-            lines = frame(view, _header(run), size.columns, size.lines - 1)
+            lines = frame(view, _header(run, look.silent), size.columns, size.lines - 1)
             show([*lines, Line(f"q quits  rates {history.rates}"[: size.columns], "dim")])
             if await _quit_within(interval, pressed):
                 return
@@ -252,5 +264,6 @@ def _drawn(lines: list[Line]) -> Any:
     return Text("\n").join([Text(line.text, style=line.style) for line in lines])
 
 
-def _header(run: LiveRun) -> Header:
-    return Header(run.run_id, run.kind, time.time() - run.started_at, run.output or run.cwd)
+def _header(run: LiveRun, silent: tuple[str, ...]) -> Header:
+    age_s = time.time() - run.started_at
+    return Header(run.run_id, run.kind, age_s, run.output or run.cwd, silent)

@@ -57,6 +57,8 @@ class Header:
     age_s: float
     subject: str
     """Output file of an evaluation, or the working directory."""
+    silent: tuple[str, ...] = ()
+    """Processes that did not answer, so that nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
     """Return at most `height` lines of at most `width` columns; the diagnosis is always there."""
     counts = [
         Line(_title(header, width), "bold"),
+        *_silent_lines(header.silent, width),
         *_rollout_lines(view.rollouts, width),
         *_model_lines(view, width),
     ]
@@ -91,6 +94,13 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
         body = [line for line in body if line.text]
     lines = [*body[: height - len(said)], *said]
     return [Line(line.text[:width], line.style) for line in lines]
+
+
+def _silent_lines(silent: Sequence[str], width: int) -> list[Line]:
+    if not silent:
+        return []
+    said = f"{', '.join(silent)} did not answer: what it does is in none of these figures"
+    return [Line(part, "red") for part in wrap(said, width)[:2]]
 
 
 def _title(header: Header, width: int) -> str:
