@@ -12,7 +12,14 @@ from pathlib import Path
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.locks import FileLocks
 
-__all__ = ["FaultyDisk", "ForgetfulDisk", "LocklessDisk", "Snapshot"]
+__all__ = [
+    "DISKS",
+    "FaultyDisk",
+    "ForgetfulDisk",
+    "LocklessDisk",
+    "Snapshot",
+    "network_disk",
+]
 
 _SECTOR = 512
 
@@ -233,3 +240,18 @@ class FaultyDisk(Disk):
         data = data[: self.room]
         self.room -= len(data)
         return data
+
+
+def network_disk() -> FaultyDisk:
+    """Return a disk with locks that is not known to be local."""
+    disk = FaultyDisk()
+    disk.local = False
+    return disk
+
+
+DISKS: dict[str, Callable[[], Disk]] = {
+    "local": FaultyDisk,
+    "network": network_disk,
+    "lockless": LocklessDisk,
+}
+"""Each kind of disk that decides otherwise how rows are kept."""

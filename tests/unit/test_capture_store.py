@@ -241,21 +241,6 @@ def test_a_file_that_somebody_removed_is_made_anew(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_directory_that_vanished_is_made_anew_with_its_claims(tmp_path: Path) -> None:
-    directory = tmp_path / "captures"
-    store = CaptureStore(directory)
-    claim = store.claim(B)
-    store.submit(row(A, "old")).result()
-    shutil.rmtree(directory)
-    store.submit(row(A, "new")).result()
-
-    assert ids(store, A) == ["new"]
-    assert CaptureStore(directory).is_pending(B)
-    claim.release()
-    assert not CaptureStore(directory).is_pending(B)
-    store.close()
-
-
 def test_a_directory_that_cannot_be_made_or_written_is_known_at_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     disk = FaultyDisk()

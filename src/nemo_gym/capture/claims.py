@@ -83,6 +83,14 @@ class Claims:
             self._lost.add(rollout_id)
             self._hold(rollout_id, _LOST)
 
+    def are_gone(self) -> bool:
+        """Say whether somebody removed what is held, so that nobody else can see it."""
+        with self._mutex:
+            try:
+                return len(self._fds) < _SHARDS or not self._disk.state(self._fds[0]).links
+            except OSError:  # what a file server says of a removed file
+                return True
+
     def reopen(self) -> None:
         """Hold everything anew, in files that others find: somebody removed the directory."""
         with self._mutex:

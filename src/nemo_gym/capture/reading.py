@@ -5,8 +5,9 @@ file of its own the rows are joined by `completed_at`, then `model_call_id`.
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ __all__ = [
     "model_call_ids",
     "read_file",
     "read_rollout",
+    "writers_are_named",
+    "writers_of",
 ]
 
 StoredExchange = dict[str, Any]
@@ -101,17 +104,35 @@ def _reason(error: OSError) -> str:
 
 def files_of_rollout(layout: Layout, rollout_id: RolloutId) -> list[Path]:
     """Return the files of one rollout that are there, the shared one first."""
-    shared = layout.capture_file(rollout_id)
+    paths = (layout.capture_file(rollout_id, writer) for writer in (None, *writers_of(layout)))
+    return [path for path in paths if capture_file_at(path) is not None]
+
+
+def writers_of(layout: Layout) -> Sequence[str]:
+    """Return the names of all writers with capture files of their own."""
     try:
-        writers = sorted(os.listdir(layout.writers))
+        if writers_are_named(layout):
+            return sorted(os.listdir(layout.writers))
+        return _writers_seen(layout.directory, layout.directory.stat().st_mtime_ns)
     except OSError:
-        writers = []
-    own = [layout.capture_file(rollout_id, writer) for writer in writers]
-    found = [path for path in (shared, *own) if capture_file_at(path) is not None]
-    if found or layout.hidden.exists():
-        return found
-    # A directory that was copied without its hidden folder does not know its writers.
-    return sorted(layout.directory.glob(layout.capture_file(rollout_id, "*").name))
+        return ()
+
+
+def writers_are_named(layout: Layout) -> bool:
+    """Say whether each of them has its file under `Layout.writers`.
+
+    Not where the hidden folder was not copied along or was removed, whatever was made in it since:
+    who opens the directory for writing names them and then makes the folder of the logs.
+    """
+    return os.path.exists(layout.logs)
+
+
+@lru_cache(maxsize=4)
+def _writers_seen(directory: Path, _changed_ns: int) -> Sequence[str]:
+    """Look for them among all files: one look, for however many rollouts."""
+    names = (Layout.parse(name) for name in os.listdir(directory) if name[0] != ".")
+    writers = {name.writer for name in names if name is not None and name.writer is not None}
+    return sorted(writers - {".", ".."})
 
 
 def read_rollout(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.files.append import FileUnlinked, append_line
-from nemo_gym.files.disk import Disk, sync_name
+from nemo_gym.files.disk import Disk, make_durable_directory
 from nemo_gym.files.forks import OPENING
 from nemo_gym.ids import RolloutId
 
@@ -94,8 +94,7 @@ class RolloutFiles:
         try:
             return self._disk.open_append(path)
         except FileNotFoundError:
-            self._disk.make_directory(path.parent)
-            sync_name(self._disk, path.parent)
+            make_durable_directory(self._disk, path.parent)
             return self._disk.open_append(path)
         except OSError as error:
             if error.errno not in {errno.EMFILE, errno.ENFILE} or not self._handles:

@@ -39,8 +39,11 @@ class WriterParts:
     disk: Disk
     files: RolloutFiles
     claims: Claims
-    new_log: Callable[[], CommitLog] | None
-    """Opens a commit log; None where capture files are synced themselves."""
+    prepare: Callable[[], CommitLog | None]
+    """Makes what is missing of the hidden folder, and opens a commit log there.
+
+    Returns None where capture files are synced themselves.
+    """
 
 
 class Writer:
@@ -48,7 +51,9 @@ class Writer:
 
     def __init__(self, parts: WriterParts) -> None:
         self._parts = parts
-        self._log = parts.new_log() if parts.new_log else None
+        self._log = parts.prepare()
+        self._prepared = True
+        """False once somebody removed the hidden folder, until it is made anew."""
         self._taking = threading.Lock()
         self._waiting: list[Job] = []
         self._turns: set[asyncio.AbstractEventLoop] = set()
@@ -176,14 +181,17 @@ class Writer:
         return None
 
     def _usable_log(self) -> CommitLog | None:
-        """Return the log; a new one, with new claims, when somebody removed the directory."""
-        if self._log is not None and self._log.is_gone():
-            logger.warning("capture: %s was removed; it is made anew", self._parts.layout.hidden)
-            self._log.forget()
-            self._log = None
-        if self._log is None and self._parts.new_log is not None:
-            self._log = self._parts.new_log()
-            self._parts.claims.reopen()
+        """Return the log, if there is one here; all is made anew that somebody removed."""
+        parts, log = self._parts, self._log
+        if self._prepared and (parts.claims.are_gone() if log is None else log.is_gone()):
+            logger.warning("capture: %s was removed; it is made anew", parts.layout.hidden)
+            self._prepared, self._log = False, None
+            if log is not None:
+                log.forget()
+        if not self._prepared:
+            parts.claims.reopen()
+            self._log = parts.prepare()
+            self._prepared = True
         return self._log
 
     def _settle(self, ended: list[Ended]) -> None:

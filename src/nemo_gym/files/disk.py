@@ -16,7 +16,15 @@ from nemo_gym.files.locks import FileLocks, QuickLocks
 from nemo_gym.files.regular import open_regular
 from nemo_gym.files.systems import is_local
 
-__all__ = ["REAL_DISK", "Disk", "FileState", "LocalDisk", "disk_of", "sync_name"]
+__all__ = [
+    "REAL_DISK",
+    "Disk",
+    "FileState",
+    "LocalDisk",
+    "disk_of",
+    "make_durable_directory",
+    "sync_name",
+]
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -184,6 +192,14 @@ _LOCAL_DISK = LocalDisk()
 def disk_of(path: Path) -> Disk:
     """Return the disk that a path, or the nearest parent that is there, lies on."""
     return _LOCAL_DISK if is_local(path) else REAL_DISK
+
+
+def make_durable_directory(disk: Disk, path: Path) -> None:
+    """Make a directory and those above it, each of which would survive a power cut."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    disk.make_directory(path)
+    for each in missing:
+        sync_name(disk, each)
 
 
 def sync_name(disk: Disk, path: Path) -> None:
