@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
-from support.disks import ForgetfulDisk
+from support.disks import ForgetfulDisk, LocklessDisk
 
 A = RolloutId("0-0")
 SEGMENT_BYTES = 1 << 16
@@ -118,3 +119,30 @@ def test_what_was_cleared_stays_gone_when_another_opener_looked_at_a_living_log(
 
     assert ids(after_a_cut(disk, tmp_path / "later")) == []
     store.close()
+
+
+def without_locks(disk: ForgetfulDisk) -> ForgetfulDisk:
+    """Return the same disk as a host sees it for which locks do not work there."""
+    seen = copy(disk)
+    seen.local, seen.locks = False, LocklessDisk.locks
+    return seen
+
+
+@pytest.mark.parametrize("others", [0, 100])
+def test_who_has_no_locks_clears_for_ever_what_others_have_logged(
+    tmp_path: Path, others: int
+) -> None:
+    disk = ForgetfulDisk(tmp_path / "now")
+    store = store_on(disk)
+    own = CaptureStore(store.directory, disk=without_locks(disk))
+    for writing in (store, own):
+        writing.submit(row("cleared")).result()
+    clearing = CaptureStore(store.directory, disk=without_locks(disk))
+    clearing.clear([A, *(f"{number}-1" for number in range(others))])
+    seen = [ids(each) for each in (store, own, clearing)]
+    store.submit(row("new")).result()
+
+    assert seen == [[], [], []]
+    assert ids(after_a_cut(disk, tmp_path / "later")) == ["new"]
+    store.close()
+    own.close()

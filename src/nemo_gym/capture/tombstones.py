@@ -40,7 +40,13 @@ class Tombstones:
             self._disk.make_directory(self._layout.hidden)
             self._fd = self._disk.open_append(self._layout.tombstones)
         line = orjson.dumps({"rollout_id": rollout_id, "model_call_ids": list(model_call_ids)})
-        append_line(self._disk, self._fd, line)
+        try:
+            append_line(self._disk, self._fd, line)
+        except OSError as error:
+            if not says_no_locks(error):
+                raise
+            # The log is that of a host for which locks do work here.
+            append_line(self._disk, self._fd, line, lock=False)
 
     def sync(self) -> None:
         """Return once what was added would survive a power cut."""
