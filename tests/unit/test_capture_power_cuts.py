@@ -12,7 +12,7 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
 from support.disks import ForgetfulDisk, LocklessDisk
 
-A = RolloutId("0-0")
+A, B = RolloutId("0-0"), RolloutId("0-1")
 SEGMENT_BYTES = 1 << 16
 
 
@@ -146,3 +146,16 @@ def test_who_has_no_locks_clears_for_ever_what_others_have_logged(
     assert ids(after_a_cut(disk, tmp_path / "later")) == ["new"]
     store.close()
     own.close()
+
+
+def test_what_was_said_of_a_rollout_that_is_cleared_does_not_come_back(tmp_path: Path) -> None:
+    disk = ForgetfulDisk(tmp_path / "now")
+    store = store_on(disk)
+    for rollout_id in (A, B):
+        store.mark_incomplete(rollout_id, "a call broke off")
+    store.flush()
+    store.clear([A])
+    later = after_a_cut(disk, tmp_path / "later")
+
+    assert (later.is_incomplete(A), later.is_incomplete(B)) == (False, True)
+    store.close()

@@ -8,7 +8,7 @@ from collections.abc import Collection, Generator
 from pathlib import Path
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.capture.marks import marked_rollouts, remove_mark
+from nemo_gym.capture.marks import marked_rollouts, remove_marks
 from nemo_gym.capture.reading import (
     capture_file_at,
     capture_files,
@@ -29,15 +29,13 @@ _FEW = 64
 def clear_rollouts(layout: Layout, disk: Disk, rollout_ids: Collection[RolloutId]) -> None:
     """Drop everything of these rollouts, durable when this returns. Raises `OSError`."""
     wanted = set(rollout_ids)
-    tombstones = Tombstones(layout, disk)
     full = list(_full_files(layout, wanted))
-    for path, rollout_id in full:
-        _clear_file(disk, tombstones, path, rollout_id)
-    tombstones.sync()
+    with Tombstones(layout, disk) as tombstones:
+        for path, rollout_id in full:
+            _clear_file(disk, tombstones, path, rollout_id)
     if full:
         sync_files(disk, layout.directory, [path for path, _ in full])
-    for rollout_id in wanted & marked_rollouts(layout):
-        remove_mark(layout, disk, rollout_id)
+    remove_marks(layout, disk, wanted & marked_rollouts(layout))
 
 
 def _full_files(layout: Layout, wanted: Collection[RolloutId]) -> Generator[tuple[Path, RolloutId]]:

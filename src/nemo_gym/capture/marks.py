@@ -1,10 +1,12 @@
 """Which rollouts lack a row: one small file each, under the hidden folder."""
 
+from collections.abc import Collection
+
 from nemo_gym.capture.layout import Layout
 from nemo_gym.files.disk import Disk
 from nemo_gym.ids import RolloutId
 
-__all__ = ["has_mark", "marked_rollouts", "remove_mark", "write_mark"]
+__all__ = ["has_mark", "marked_rollouts", "remove_marks", "write_mark"]
 
 
 def write_mark(layout: Layout, disk: Disk, rollout_id: RolloutId, reason: str) -> None:
@@ -26,9 +28,12 @@ def has_mark(layout: Layout, rollout_id: RolloutId) -> bool:
     return layout.mark(rollout_id).exists()
 
 
-def remove_mark(layout: Layout, disk: Disk, rollout_id: RolloutId) -> None:
-    """Forget what was said of an earlier attempt under the same id."""
-    disk.unlink(layout.mark(rollout_id))
+def remove_marks(layout: Layout, disk: Disk, rollout_ids: Collection[RolloutId]) -> None:
+    """Forget, durably, what was said of earlier attempts under the same ids. Raises `OSError`."""
+    for rollout_id in rollout_ids:
+        disk.unlink(layout.mark(rollout_id))
+    if rollout_ids:
+        disk.sync_directory(layout.marks)
 
 
 def marked_rollouts(layout: Layout) -> set[RolloutId]:

@@ -6,6 +6,7 @@ what came before a clearing. A tombstone is needed only while some log may hold 
 
 import logging
 from collections.abc import Collection
+from types import TracebackType
 
 import orjson
 
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Tombstones:
-    """Written by one clearing; `add` each rollout, then `sync` once."""
+    """Written by one clearing: `add` each rollout; all would survive a power cut at the end."""
 
     def __init__(self, layout: Layout, disk: Disk) -> None:
         self._layout = layout
@@ -48,8 +49,15 @@ class Tombstones:
             # The log is that of a host for which locks do work here.
             append_line(self._disk, self._fd, line, lock=False)
 
-    def sync(self) -> None:
-        """Return once what was added would survive a power cut."""
+    def __enter__(self) -> "Tombstones":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._fd is None:
             return
         try:
