@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.capture.marks import has_mark
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
-from support.disks import FaultyDisk
+from support.disks import FaultyDisk, LocklessDisk
 
 A, B = RolloutId("0-0"), RolloutId("0-1")
 
@@ -125,6 +126,43 @@ def test_where_no_mark_can_be_written_the_claim_says_that_a_row_is_lost(tmp_path
     assert not (tmp_path / ".nemo_gym" / "incomplete" / A).exists()
     store.close()
     assert reader.is_incomplete(A)
+
+
+@pytest.mark.parametrize("locks", [True, False])
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_loss_that_could_not_be_written_down_is_as_soon_as_it_can_be(
+    tmp_path: Path, opened: bool, locks: bool
+) -> None:
+    disk = FaultyDisk()
+    if not locks:
+        disk.locks = LocklessDisk.locks
+    store = CaptureStore(tmp_path, disk=disk)
+    if opened:
+        store.open_for_writing()
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    assert store.submit(row(A, "lost")).exception() is not None
+    disk.error = None
+    store.submit(row(B, "later")).result()
+    store.close()
+
+    assert has_mark(store.layout, A)
+    assert not has_mark(store.layout, B)
+    CaptureStore(tmp_path).clear([A])
+    assert not CaptureStore(tmp_path).is_incomplete(A)
+
+
+def test_what_only_a_claim_says_of_a_rollout_is_cleared_with_it(tmp_path: Path) -> None:
+    disk = FaultyDisk()
+    store = CaptureStore(tmp_path, disk=disk)
+    store.open_for_writing()
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    for rollout_id in (A, B):
+        store.submit(row(rollout_id, "lost")).exception()
+    disk.error = None
+    store.clear([A])
+
+    assert (store.is_incomplete(A), store.is_incomplete(B)) == (False, True)
+    store.close()
 
 
 def test_a_store_that_cannot_open_loses_the_row_and_says_so(tmp_path: Path) -> None:

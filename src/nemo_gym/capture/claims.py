@@ -1,8 +1,8 @@
 """Calls under way, as any process on the directory can see them, and no dead one leaves behind.
 
 A rollout id in, a locked byte out. Two bytes a rollout: the first is held while a call is under
-way, the second for as long as this process lives when a row was lost and no mark could be
-written. The locks are shared ones, so that many processes may claim one rollout, and are counted
+way, the second when a row was lost and no mark could be written, until one can or this process
+ends. The locks are shared ones, so that many processes may claim one rollout, and are counted
 here, since one descriptor holds a byte only once.
 """
 
@@ -10,6 +10,7 @@ import hashlib
 import logging
 import secrets
 import threading
+from collections.abc import Collection
 from functools import lru_cache
 
 from nemo_gym.capture.layout import Layout
@@ -68,20 +69,31 @@ class Claims:
             left = self._counts.pop(rollout_id, 0) - 1
             if left > 0:
                 self._counts[rollout_id] = left
-            elif left == 0 and self._enabled:
-                shard, start = _place(rollout_id)
-                try:
-                    self._disk.locks.drop_range(self._fds[shard], start)
-                except (OSError, IndexError) as error:
-                    logger.error(  # noqa: TRY400 - the error is in the message
-                        "capture: stuck claim of %s: %r", rollout_id, error
-                    )
+            elif left == 0:
+                self._let_go(rollout_id, _UNDER_WAY)
 
     def hold_lost(self, rollout_id: RolloutId) -> None:
-        """Say, until this process ends, that the rollout lacks a row. Never raises."""
+        """Say, until it is written down or this process ends, that the rollout lacks a row.
+
+        Never raises.
+        """
         with self._mutex:
             self._lost.add(rollout_id)
             self._hold(rollout_id, _LOST)
+
+    def lost(self) -> Collection[RolloutId]:
+        """Return the rollouts of which that is said."""
+        if not self._lost:  # for each batch of rows
+            return ()
+        with self._mutex:
+            return tuple(self._lost)
+
+    def drop_lost(self, rollout_id: RolloutId) -> None:
+        """Say it no more: it is written down, or the rollout was cleared. Never raises."""
+        with self._mutex:
+            if rollout_id in self._lost:
+                self._lost.remove(rollout_id)
+                self._let_go(rollout_id, _LOST)
 
     def are_gone(self) -> bool:
         """Say whether somebody removed what is held, so that nobody else can see it."""
@@ -153,6 +165,17 @@ class Claims:
         except (OSError, IndexError) as error:
             logger.error(  # noqa: TRY400 - the error is in the message
                 "capture: no claim for rollout %s: %r", rollout_id, error
+            )
+
+    def _let_go(self, rollout_id: RolloutId, which: int) -> None:
+        if not self._enabled:
+            return
+        shard, start = _place(rollout_id)
+        try:
+            self._disk.locks.drop_range(self._fds[shard], start + which)
+        except (OSError, IndexError) as error:
+            logger.error(  # noqa: TRY400 - the error is in the message
+                "capture: stuck claim of %s: %r", rollout_id, error
             )
 
 

@@ -169,6 +169,8 @@ class CaptureStore:
         parsed = [parse_rollout_id(text) for text in rollout_ids]
         self._recover_once()
         clear_rollouts(self.layout, self._disk, parsed)
+        for rollout_id in parsed:
+            self._claims.drop_lost(rollout_id)
 
     def is_pending(self, rollout_id: str) -> bool:
         """Say whether any process has a call of the rollout under way."""

@@ -196,6 +196,9 @@ class Writer:
 
     def _settle(self, ended: list[Ended]) -> None:
         """Mark what is missing, let go of the claims, then let the callers go on."""
+        for rollout_id in self._parts.claims.lost():
+            if not self._mark(rollout_id, "a model call was lost"):
+                break
         for job, error in ended:
             if error is not None and (job.row is not None or job.call is not None):
                 self._lose(job, error)
@@ -219,12 +222,17 @@ class Writer:
             # No more than the kind of error: its text may hold a piece of the call.
             self._mark(rollout_id, type(error).__name__)
 
-    def _mark(self, rollout_id: RolloutId, reason: str) -> None:
+    def _mark(self, rollout_id: RolloutId, reason: str) -> bool:
+        """Write down that a rollout lacks a row; where that cannot be done its claim says so."""
+        parts = self._parts
         try:
-            write_mark(self._parts.layout, self._parts.disk, rollout_id, reason)
+            write_mark(parts.layout, parts.disk, rollout_id, reason)
         except Exception as error:  # noqa: BLE001 - the wall between capture and calls
             logger.warning("capture: rollout %s cannot be marked: %r", rollout_id, error)
-            self._parts.claims.hold_lost(rollout_id)
+            parts.claims.hold_lost(rollout_id)
+            return False
+        parts.claims.drop_lost(rollout_id)
+        return True
 
 
 def _make_row(job: Job) -> Exception | None:
