@@ -69,8 +69,8 @@ class CommitLog:
     def open(self) -> None:
         """Lock the owner file and make the first segment. Raises `OSError`."""
         layout, disk = self._layout, self._disk
-        self._lock_owner()
         try:
+            self._lock_owner()
             disk.write_at(self._owner, (disk.page_cache_id() or "").encode(), 0)
             disk.sync(self._owner)
             # Small, so that a server starts at once; the next one is made beside the work.
@@ -137,6 +137,7 @@ class CommitLog:
                 return
             # An opener came in between, took the file for a dead one's and removed it.
             disk.close(self._owner)
+            self._owner = -1
 
     def _give_up(self, segment: Segment) -> None:
         self._current = None
