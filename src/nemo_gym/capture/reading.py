@@ -4,6 +4,7 @@ Files are read under a shared lock, so a line is never seen half written. Where 
 file of its own the rows are joined by `completed_at`, then `model_call_id`.
 """
 
+import math
 import os
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -225,7 +226,9 @@ def load_line(body: bytes) -> object:
 
 def _joined_order(item: StoredExchange | Damaged) -> tuple[float, str]:
     if isinstance(item, Damaged):
-        return float("inf"), str(item)
-    completed = item.get("completed_at")
-    order = float(completed) if isinstance(completed, int | float) else 0.0
-    return order, str(item.get("model_call_id"))
+        return math.inf, str(item)
+    completed, call_id = item.get("completed_at"), str(item.get("model_call_id"))
+    if isinstance(completed, float) and math.isnan(completed):
+        return 0.0, call_id
+    # As it is: a number too large for a float compares with one all the same.
+    return completed if isinstance(completed, int | float) else 0.0, call_id
