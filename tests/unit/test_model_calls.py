@@ -181,6 +181,32 @@ def test_a_record_whose_id_is_none_gets_a_gap_and_keeps_its_reward(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_of_several_directories_a_cleared_one_hides_nothing_of_another(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    first, second = CaptureStore(tmp_path / "a"), CaptureStore(tmp_path / "b")
+    directories = [tmp_path / name for name in order]
+    for store in (first, second):
+        keep(store, EXCHANGE)
+    clear_model_call_captures_for_rollouts([RECORD], directories)
+    keep(second, EXCHANGE, EXCHANGE)
+    claim = first.claim(ROLLOUT)
+    first.mark_incomplete(ROLLOUT, "a reason")
+    first.flush()
+    merged = merge_model_call_capture_into_record(dict(RECORD), directories)
+    claim.release()
+
+    attached = merged["ng_model_call_capture"]
+    assert attached["metrics"]["num_calls"] == 2
+    assert [gap["code"] for gap in attached["gaps"]] == [
+        "model_call_capture_incomplete",
+        "model_call_capture_pending",
+    ]
+    first.close()
+    second.close()
+
+
 def test_the_rollout_is_found_in_whichever_directory_has_it(tmp_path: Path) -> None:
     second = CaptureStore(tmp_path / "b")
     keep(second, EXCHANGE)

@@ -24,6 +24,7 @@ from nemo_gym.capture.opening import open_writer
 from nemo_gym.capture.reading import (
     CaptureFile,
     StoredExchange,
+    capture_file_at,
     capture_files,
     files_of_rollout,
     read_rollout,
@@ -154,6 +155,12 @@ class CaptureStore:
         """Say whether there is a capture file of the rollout, with rows or without."""
         self._recover_once()
         return bool(files_of_rollout(self.layout, parse_rollout_id(rollout_id)))
+
+    def has_rows(self, rollout_id: str) -> bool:
+        """Say whether the rollout has rows, or a file that cannot be one."""
+        self._recover_once()
+        found = map(capture_file_at, files_of_rollout(self.layout, parse_rollout_id(rollout_id)))
+        return any(file is not None and not file.is_cleared for file in found)
 
     def files(self) -> Generator[CaptureFile]:
         """Yield every capture file, empty ones too, in no particular order."""

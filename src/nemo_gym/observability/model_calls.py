@@ -220,9 +220,9 @@ def _usage_detail_token(
 
 
 def _store_for_rollout(rollout_id: str, capture_dirs: list[Path]) -> Optional[CaptureStore]:  # noqa: UP045 - as documented
-    """Return the store that has a file of the rollout, else the first; None without directories."""
+    """Return the store that has rows of the rollout, else the first; None without directories."""
     stores = [_store(directory) for directory in capture_dirs]
-    return next((s for s in stores if s.has_rollout(rollout_id)), stores[0] if stores else None)
+    return next((s for s in stores if s.has_rows(rollout_id)), stores[0] if stores else None)
 
 
 @lru_cache(maxsize=16)
@@ -242,6 +242,10 @@ def _is_pending(rollout_id: str, capture_dirs: list[Path]) -> bool:
     return any(_store(directory).is_pending(rollout_id) for directory in capture_dirs)
 
 
+def _is_incomplete(rollout_id: str, capture_dirs: list[Path]) -> bool:
+    return any(_store(directory).is_incomplete(rollout_id) for directory in capture_dirs)
+
+
 def _evidence(
     rollout_id: str, capture_dirs: list[Path]
 ) -> tuple[list[ModelCallRecord], list[dict[str, str]]]:
@@ -250,12 +254,12 @@ def _evidence(
     if store is None:
         return [], []
     # Before reading: a row that lands in between must not be missed without a gap.
-    pending = store.is_pending(rollout_id)
+    pending = _is_pending(rollout_id, capture_dirs)
     calls, damaged = read_available_model_call_records(store, rollout_id)
     codes = {
         "model_call_capture_no_records": not calls and not damaged,
         "model_call_capture_records_unreadable": damaged > 0,
-        "model_call_capture_incomplete": store.is_incomplete(rollout_id),
+        "model_call_capture_incomplete": _is_incomplete(rollout_id, capture_dirs),
         "model_call_capture_pending": pending,
     }
     gaps = [{"code": code} for code, applies in codes.items() if applies]
