@@ -4,11 +4,10 @@ Captures are read off the loop. What cannot be read is a gap on the row, never a
 """
 
 import asyncio
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nemo_gym.capture.layout import CaptureName, Layout
+from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId, rollout_id_of_record
 from nemo_gym.observability.model_calls import (
     await_model_call_capture_quiescence,
@@ -30,35 +29,13 @@ def capture_dirs_of(tree: Mapping[str, object]) -> list[Path]:
     return model_call_capture_dirs_from_config(tree)
 
 
-def _capture_names(folder: Path) -> Iterator[CaptureName]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if (name := Layout.parse(entry.name)) is not None:
-                    yield name
-    except OSError:  # not made yet
-        return
-
-
-def _has_bytes(path: Path) -> bool:
-    try:
-        return path.stat().st_size > 0
-    except FileNotFoundError:
-        return False
-
-
 class Evidence:
     """What is captured under a run's directories, for the rows of that run."""
 
     def __init__(self, capture_dirs: list[Path], progress: Progress) -> None:
         self.capture_dirs = capture_dirs
         self._progress = progress
-        self._own_files = frozenset(
-            name.rollout_id
-            for folder in capture_dirs
-            for name in _capture_names(folder)
-            if name.writer is not None
-        )
+        self._stores = [CaptureStore(folder) for folder in capture_dirs]
 
     def hooks(self) -> Hooks:
         """Return the driver's hooks."""
@@ -76,25 +53,24 @@ class Evidence:
 
     async def attach(self, ended: EndedAttempt) -> Mapping[str, object]:
         """Return the capture of an attempt, once nothing is being written to it any more."""
-        await await_model_call_capture_quiescence(ended.attempt.rollout_id, self.capture_dirs)
         record: dict[str, object] = ended.identity()
         known = set(record)
-        record = await asyncio.to_thread(
-            merge_model_call_capture_into_record, record, self.capture_dirs
-        )
-        self._count(record.get(CAPTURE_KEY))
+        try:
+            await await_model_call_capture_quiescence(ended.attempt.rollout_id, self.capture_dirs)
+            await asyncio.to_thread(merge_model_call_capture_into_record, record, self.capture_dirs)
+        finally:
+            self._count(record.get(CAPTURE_KEY))
         return {key: value for key, value in record.items() if key not in known}
 
     def is_used(self, rollout_id: RolloutId) -> bool:
-        """Say whether there is a capture under an id already, by any of its writers."""
-        shared = (Layout(folder).capture_file(rollout_id) for folder in self.capture_dirs)
-        return rollout_id in self._own_files or any(path.exists() for path in shared)
+        """Say whether there is a capture under an id already, or a call that may become one."""
+        return any(s.has_rollout(rollout_id) or s.is_pending(rollout_id) for s in self._stores)
 
     def _is_captured(self, row: Mapping[str, object]) -> bool:
         rollout_id = rollout_id_of_record(row)
         if rollout_id is None:
             return False
-        return any(_has_bytes(Layout(f).capture_file(rollout_id)) for f in self.capture_dirs)
+        return any(store.has_rows(rollout_id) for store in self._stores)
 
     def _count(self, capture: object) -> None:
         calls = capture.get("calls") if isinstance(capture, dict) else None

@@ -232,7 +232,7 @@ def _session_warnings(run: PreparedRun) -> Iterator[str]:
 
 
 def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
-    if run.capture_dir is None or not progress.ended:
+    if run.capture_dir is None:
         return
     if progress.replaced_captures and run.request.mode != "overwrite":
         yield (
@@ -240,7 +240,7 @@ def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
             f"{run.capture_dir}: {progress.replaced_captures}; "
             "to keep those of several runs, give each a directory of its own"
         )
-    if progress.captured_calls == 0:
+    if progress.without_calls and not progress.captured_calls:
         servers_dir = run.manifest.config.get("model_call_capture_dir")
         yield (
             "CAPTURE IS ON, BUT NOT ONE MODEL CALL WAS CAPTURED. "

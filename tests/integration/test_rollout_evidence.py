@@ -1,0 +1,185 @@
+"""The driver's evidence: which ids are in use, what is cleared and counted, what a run warns of."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.capture.row import Row as CapturedRow
+from nemo_gym.capture.store import CaptureStore
+from nemo_gym.ids import RolloutId, rollout_id_of_record
+from nemo_gym.rollouts.collect import CollectOptions, StopSignal
+from nemo_gym.rollouts.evidence import Evidence
+from nemo_gym.rollouts.progress import Progress
+from support.disks import DISKS
+from support.rollouts import FakeAgent, FakeAnswer, Row, collect, lines_of, rows_of
+
+A = RolloutId("0-0")
+
+
+def captured(rollout_id: RolloutId, call_id: str = "c") -> CapturedRow:
+    return CapturedRow(rollout_id, call_id, f'{{"model_call_id":"{call_id}"}}'.encode())
+
+
+def by_a_row(store: CaptureStore) -> None:
+    store.submit(captured(A)).result()
+
+
+def by_a_row_that_was_cleared(store: CaptureStore) -> None:
+    by_a_row(store)
+    store.clear([A])
+
+
+def by_a_call_under_way(store: CaptureStore) -> None:
+    store.claim(A)
+
+
+def by_nobody(store: CaptureStore) -> None:
+    store.submit(captured(RolloutId("0-0-a1"))).result()
+    store.claim(RolloutId("0-1"))
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "used"),
+    [
+        *((by_a_row, kind, True) for kind in DISKS),
+        *((by_a_row_that_was_cleared, kind, True) for kind in DISKS),
+        (by_a_call_under_way, "local", True),
+        (by_a_call_under_way, "network", True),
+        *((by_nobody, kind, False) for kind in DISKS),
+    ],
+)
+def test_an_id_is_in_use_once_a_call_of_it_has_begun(
+    tmp_path: Path, use: Callable[[CaptureStore], None], kind: str, used: bool
+) -> None:
+    evidence = Evidence([tmp_path], Progress(total=1))
+    store = CaptureStore(tmp_path, disk=DISKS[kind]())
+    use(store)  # when the run has begun, by a server of the one before
+
+    assert evidence.is_used(A) is used
+    store.close()
+
+
+@pytest.mark.parametrize("kind", DISKS)
+def test_what_is_replaced_is_counted_on_every_kind_of_disk(tmp_path: Path, kind: str) -> None:
+    progress = Progress(total=3)
+    store = CaptureStore(tmp_path, disk=DISKS[kind]())
+    for task in (0, 0, 2):
+        store.submit(captured(RolloutId(f"{task}-0"), f"c{task}")).result()
+    rows: list[Row] = [{"_ng_task_index": task, "_ng_rollout_index": 0} for task in range(2)]
+    evidence = Evidence([tmp_path], progress)
+    counts = []
+    for _ in range(2):
+        evidence.clear([*rows, {"no": "id"}])
+        counts.append(progress.replaced_captures)
+
+    assert counts == [1, 1]
+    assert store.rollouts() == ["2-0"]
+    store.close()
+
+
+def capturing(folder: Path) -> Row:
+    return {"observability_enabled": True, "model_call_capture_dir": str(folder / "captures")}
+
+
+async def test_a_late_call_of_a_killed_run_stays_under_its_own_id(tmp_path: Path) -> None:
+    """Its first call is still under way, so that nothing was captured when the run goes on."""
+    store = CaptureStore(tmp_path / "captures")
+    under_way = store.claim(A)
+    called = asyncio.Event()
+
+    async def hang(_: Row) -> FakeAnswer:
+        called.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def call(row: Row) -> FakeAnswer:
+        rollout_id = rollout_id_of_record(row)
+        assert rollout_id is not None
+        store.submit(captured(A, "late"), under_way).result()
+        store.submit(captured(rollout_id, "new")).result()
+        return FakeAnswer(200, {"reward": 1})
+
+    output, tree = tmp_path / "x.jsonl", capturing(tmp_path)
+    killed = asyncio.create_task(collect(output, rows_of(1), FakeAgent(hang), tree=tree))
+    await called.wait()
+    killed.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await killed
+    await collect(output, rows_of(1), FakeAgent(call), tree=tree, mode="resume")
+
+    (row,) = lines_of(output)
+    attached = row["ng_model_call_capture"]
+    assert attached["rollout_id"] == "0-0-a1"
+    assert [each["model_call_id"] for each in attached["calls"]] == ["new"]
+    store.close()
+
+
+NOT_ONE = "NOT ONE MODEL CALL WAS CAPTURED"
+
+
+async def test_a_run_that_was_stopped_does_not_say_that_nothing_was_captured(
+    tmp_path: Path,
+) -> None:
+    """Nobody has looked: what runs is ended at once."""
+    store, stop = CaptureStore(tmp_path / "captures"), StopSignal()
+
+    async def call(row: Row) -> FakeAnswer:
+        rollout_id = rollout_id_of_record(row)
+        assert rollout_id is not None
+        store.submit(captured(rollout_id)).result()
+        if row["n"] == 3:
+            asyncio.get_running_loop().call_soon(stop.stop)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    report = await collect(
+        tmp_path / "x.jsonl",
+        rows_of(50),
+        FakeAgent(call),
+        tree=capturing(tmp_path),
+        options=CollectOptions(concurrency=4),
+        stop=stop,
+    )
+
+    assert report.failed == {"cancelled": 4}
+    assert NOT_ONE not in str(report.warnings)
+    store.close()
+
+
+@pytest.mark.parametrize(("calls", "said"), [(0, NOT_ONE), (1, "captured model call: 2"), (3, "")])
+async def test_rollouts_without_a_call_are_told_loudly_when_it_is_all_of_them(
+    tmp_path: Path, calls: int, said: str
+) -> None:
+    store = CaptureStore(tmp_path / "captures")
+
+    async def call(row: Row) -> FakeAnswer:
+        rollout_id = rollout_id_of_record(row)
+        assert rollout_id is not None
+        if row["n"] < calls:
+            store.submit(captured(rollout_id)).result()
+        return FakeAnswer(200, {"reward": 1})
+
+    tree = capturing(tmp_path)
+    report = await collect(tmp_path / "x.jsonl", rows_of(3), FakeAgent(call), tree=tree)
+
+    assert len(report.warnings) == bool(said)
+    assert said in str(report.warnings)
+    assert str(report.warnings).count(str(store.directory)) == (2 if calls == 0 else 0)
+    gaps = [row["ng_model_call_capture"].get("gaps") for row in lines_of(tmp_path / "x.jsonl")]
+    assert gaps.count([{"code": "model_call_capture_no_records"}]) == 3 - calls
+    store.close()
+
+
+async def test_captures_that_cannot_even_be_looked_for_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("nemo_gym.rollouts.evidence.merge_model_call_capture_into_record", broken)
+    report = await collect(tmp_path / "x.jsonl", rows_of(2), tree=capturing(tmp_path))
+
+    assert report.finished == 2
+    assert NOT_ONE in str(report.warnings)
