@@ -13,15 +13,15 @@ from nemo_gym.ids import RolloutId
 from nemo_gym.observability.repair import repair_rollout
 from support.watched_disk import WatchedDisk
 
-A = RolloutId("0-0")
+A, B = RolloutId("0-0"), RolloutId("0-1")
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/fd").exists(), reason="needs /proc to open a descriptor's file"
 )
 
 
-def row(call_id: str) -> Row:
-    return Row(A, call_id, f'{{"model_call_id":"{call_id}"}}'.encode())
+def row(call_id: str, rollout_id: RolloutId = A) -> Row:
+    return Row(rollout_id, call_id, f'{{"model_call_id":"{call_id}"}}'.encode())
 
 
 def append(store: CaptureStore, _: WatchedDisk) -> None:
@@ -45,11 +45,13 @@ def read(store: CaptureStore, _: WatchedDisk) -> None:
 
 
 def clear(store: CaptureStore, _: WatchedDisk) -> None:
-    store.clear([A])
+    store.submit(row("b", B)).result()
+    store.clear([A, B])
 
 
 def clear_among_many(store: CaptureStore, _: WatchedDisk) -> None:
-    store.clear([A, *(f"{number}-9" for number in range(100))])
+    store.submit(row("b", B)).result()
+    store.clear([A, B, *(f"{number}-9" for number in range(100))])
 
 
 def repair(store: CaptureStore, disk: WatchedDisk) -> None:
@@ -73,6 +75,7 @@ def put_back(store: CaptureStore, disk: WatchedDisk) -> None:
     layout.capture_file(A).write_bytes(b"{")
     after = OtherBoot()
     assert recover(layout, after) == 1
+    assert after.opened == {}
     disk.accesses, disk.unlocked = after.accesses, after.unlocked
 
 

@@ -1,10 +1,20 @@
-"""The files that rows go to: one line a row, whatever the row holds."""
+"""The files that rows go to: one line a row, whatever the row holds; few of them open at once."""
 
+import errno
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
+import pytest
+
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.rollout_files import _KEPT_OPEN, RolloutFiles, sync_each_file
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
+from support.disks import FaultyDisk
+from support.watched_disk import WatchedDisk
 
 A = RolloutId("0-0")
 
@@ -15,3 +25,106 @@ def test_a_row_with_a_line_break_stays_one_line(tmp_path: Path) -> None:
 
     assert store.read(A) == [{"model_call_id": "c"}]
     store.close()
+
+
+class CountingDisk(WatchedDisk):
+    """Knows how many files were open at once."""
+
+    most = 0
+
+    def open_append(self, path: Path) -> int:
+        fd = super().open_append(path)
+        self.most = max(self.most, len(self.opened))
+        return fd
+
+
+def test_no_more_files_are_kept_open_than_a_process_can_spare(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    files = RolloutFiles(Layout(tmp_path), disk)
+    rollouts = [RolloutId(f"{number}-0") for number in range(_KEPT_OPEN + 2)]
+    for rollout_id in (*rollouts, *rollouts[:3]):
+        files.append(rollout_id, b"{}")
+
+    assert disk.most == _KEPT_OPEN
+    assert [(tmp_path / f"{n}-0.capture.jsonl").read_bytes().count(b"\n") for n in range(4)] == [
+        2,
+        2,
+        2,
+        1,
+    ]
+    files.close()
+    assert disk.opened == {}
+
+
+class FullTableDisk(WatchedDisk):
+    """Lets nobody open more than a few files, for one of both reasons."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def open_append(self, path: Path) -> int:
+        if len(self.opened) == 3:
+            raise OSError(self.number, "Too many open files")
+        return super().open_append(path)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_files_that_are_open_for_speed_only_give_way(tmp_path: Path, number: int) -> None:
+    disk = FullTableDisk(number)
+    files = RolloutFiles(Layout(tmp_path), disk)
+    for task in range(8):
+        files.append(RolloutId(f"{task}-0"), b"{}")
+    disk.opened |= {-1: tmp_path, -2: tmp_path, -3: tmp_path}  # those of others
+    files.close()
+
+    assert len(list(tmp_path.iterdir())) == 8
+    with pytest.raises(OSError, match="Too many open files"):
+        files.append(A, b"{}")
+
+
+@pytest.mark.parametrize("count", [1, 2, 40])
+def test_one_file_that_cannot_be_synced_fails_all_that_wait(tmp_path: Path, count: int) -> None:
+    disk = FaultyDisk()
+    paths = [tmp_path / f"{number}-0.capture.jsonl" for number in range(count)]
+    for path in paths:
+        path.touch()
+    disk.sync_error = OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output error"):
+        sync_each_file(disk, tmp_path, paths)
+
+
+def test_a_process_that_ends_syncs_every_file_before_it_is_gone(tmp_path: Path) -> None:
+    """On a disk behind a network, where many are synced at a time: there are no threads then."""
+    program = """
+        import atexit, os, sys
+        synced = set()
+        atexit.register(lambda: print(len(synced)))  # after the store, which comes later
+        from nemo_gym.capture.row import Row
+        from nemo_gym.capture.store import CaptureStore
+        from nemo_gym.ids import RolloutId
+        from support.disks import FaultyDisk
+        class Syncing(FaultyDisk):
+            def sync(self, fd):
+                super().sync(fd)
+                synced.add(os.readlink(f"/proc/self/fd/{fd}"))
+        disk = Syncing()
+        disk.local = False
+        store = CaptureStore(sys.argv[1], disk=disk)
+        store.open_for_writing()
+        atexit.register(lambda: [
+            store.submit(Row(RolloutId(f"{n}-0"), "c", b"{}")) for n in range(20)
+        ])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+        timeout=60,
+    )
+
+    assert done.stdout == "20\n"
+    assert "lost" not in done.stderr

@@ -160,12 +160,15 @@ def test_rollouts_with_a_call_under_way_are_counted_whether_or_not_they_have_row
     assert counts == [2, 1, 0]
 
 
-def test_a_torn_line_is_not_yet_under_a_claim_and_damage_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", [b'{"model_call_id": "torn\xc3', b"12"])
+def test_a_torn_line_is_not_yet_under_a_claim_and_damage_without(
+    tmp_path: Path, torn: bytes
+) -> None:
     store = CaptureStore(tmp_path)
     claim = store.claim(A)
     store.submit(row(A, "c")).result()
     with (tmp_path / f"{A}.capture.jsonl").open("ab") as file:
-        file.write(b'{"model_call_id": "torn\xc3')
+        file.write(torn)
     under_way = ids(store, A)
     claim.release()
 
@@ -183,6 +186,13 @@ def test_a_last_line_that_only_lacks_its_end_is_a_row(tmp_path: Path) -> None:
 
     assert ids(store, A) == ["whole", "next"]
     store.close()
+
+
+def test_lines_without_anything_are_no_damage(tmp_path: Path) -> None:
+    line = row(A, "c").line
+    (tmp_path / f"{A}.capture.jsonl").write_bytes(b"\n  \r\n" + line + b"\r\n\t\n")
+
+    assert ids(CaptureStore(tmp_path), A) == ["c"]
 
 
 def test_json_that_a_strict_parser_refuses_is_read_all_the_same(tmp_path: Path) -> None:
@@ -223,10 +233,12 @@ def test_a_copy_without_its_hidden_folder_is_read_all_the_same(tmp_path: Path) -
 def test_a_server_that_holds_a_cleared_file_goes_on_writing_to_it(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
     store.submit(row(A, "old", size=500)).result()
+    file = (tmp_path / f"{A}.capture.jsonl").stat().st_ino
     CaptureStore(tmp_path).clear([A])
     store.submit(row(A, "new")).result()
 
     assert ids(store, A) == ["new"]
+    assert (tmp_path / f"{A}.capture.jsonl").stat().st_ino == file
     assert b"\0" not in (tmp_path / f"{A}.capture.jsonl").read_bytes()
     store.close()
 

@@ -38,7 +38,6 @@ class Tombstones:
         if not model_call_ids or not logs_exist(self._layout):
             return
         if self._fd is None:
-            self._disk.make_directory(self._layout.hidden)
             self._fd = self._disk.open_append(self._layout.tombstones)
         line = orjson.dumps({"rollout_id": rollout_id, "model_call_ids": list(model_call_ids)})
         try:
@@ -86,7 +85,7 @@ def read_tombstones(layout: Layout, disk: Disk) -> set[str]:
 
 
 def forget_tombstones(layout: Layout, disk: Disk) -> None:
-    """Empty the tombstones when no log is left that could bring a row back."""
+    """Empty the tombstones when no log is left that could bring a row back. Raises `OSError`."""
     if not layout.tombstones.exists():
         return
     fd = disk.open_append(layout.tombstones)
@@ -97,8 +96,5 @@ def forget_tombstones(layout: Layout, disk: Disk) -> None:
                 # Else a power cut could bring the logs back and not the tombstones.
                 disk.sync_directory(layout.logs)
                 disk.truncate(fd, 0)
-    except OSError as error:
-        if not says_no_locks(error):
-            raise
     finally:
         disk.close(fd)
