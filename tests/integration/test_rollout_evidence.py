@@ -8,6 +8,7 @@ import pytest
 
 from nemo_gym.capture.row import Row as CapturedRow
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.errors import OutputUnusable
 from nemo_gym.ids import RolloutId, rollout_id_of_record
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.evidence import Evidence
@@ -114,6 +115,37 @@ async def test_a_late_call_of_a_killed_run_stays_under_its_own_id(tmp_path: Path
     assert attached["rollout_id"] == "0-0-a1"
     assert [each["model_call_id"] for each in attached["calls"]] == ["new"]
     store.close()
+
+
+async def test_a_call_that_is_still_being_written_is_waited_for(tmp_path: Path) -> None:
+    store, loop = CaptureStore(tmp_path / "captures"), asyncio.get_running_loop()
+
+    async def call(row: Row) -> FakeAnswer:
+        rollout_id = rollout_id_of_record(row)
+        assert rollout_id is not None
+        claim = store.claim(rollout_id)
+        loop.call_later(0.1, store.submit, captured(rollout_id), claim)
+        return FakeAnswer(200, {"reward": 1})
+
+    await collect(tmp_path / "x.jsonl", rows_of(2), FakeAgent(call), tree=capturing(tmp_path))
+
+    for row in lines_of(tmp_path / "x.jsonl"):
+        assert row["ng_model_call_capture"]["metrics"]["num_calls"] == 1
+        assert "gaps" not in row["ng_model_call_capture"]
+    store.close()
+
+
+async def test_captures_that_cannot_be_cleared_end_the_run_before_anything_is_sent(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "captures" / "1-0.capture.jsonl").mkdir(parents=True)
+    agent = FakeAgent()
+
+    with pytest.raises(OutputUnusable, match="old captures cannot be cleared") as told:
+        await collect(tmp_path / "x.jsonl", rows_of(3), agent, tree=capturing(tmp_path))
+
+    assert str(tmp_path / "captures") in str(told.value.where)
+    assert agent.rows == []
 
 
 NOT_ONE = "NOT ONE MODEL CALL WAS CAPTURED"

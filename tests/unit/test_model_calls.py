@@ -144,18 +144,22 @@ def test_every_reason_for_missing_evidence_is_a_gap(store: CaptureStore) -> None
     store.mark_incomplete(ROLLOUT, "a reason")
     store.flush()
     seen.append(gaps_of(directory))
-    (directory / "0-0.capture.jsonl").write_bytes(b"{\n{\n")
-    seen.append(gaps_of(directory))
+    for damage in (b"{\n", b"{\n{\n"):
+        (directory / "0-0.capture.jsonl").write_bytes(damage)
+        seen.append(gaps_of(directory))
 
     assert seen == [
         [{"code": "model_call_capture_no_records"}],
         [],
         [{"code": "model_call_capture_pending"}],
         [{"code": "model_call_capture_incomplete"}],
-        [
-            {"code": "model_call_capture_records_unreadable", "detail": "count=2"},
-            {"code": "model_call_capture_incomplete"},
-        ],
+        *(
+            [
+                {"code": "model_call_capture_records_unreadable", "detail": f"count={count}"},
+                {"code": "model_call_capture_incomplete"},
+            ]
+            for count in (1, 2)
+        ),
     ]
 
 
@@ -271,6 +275,17 @@ async def test_quiescence_waits_for_a_claim_and_says_when_it_gave_up(tmp_path: P
     assert len(read_model_call_records(store, "0-0")) == 1
     assert await await_model_call_capture_quiescence("0-0", [])
     store.close()
+
+
+async def test_waiting_never_takes_longer_than_it_may(store: CaptureStore) -> None:
+    claim = store.claim(ROLLOUT)
+    async with asyncio.timeout(60):
+        done = await await_model_call_capture_quiescence(
+            "0-0", [store.directory], timeout_s=0.01, poll_s=3600
+        )
+    claim.release()
+
+    assert not done
 
 
 async def test_waiting_leaves_the_loop_free(store: CaptureStore) -> None:
