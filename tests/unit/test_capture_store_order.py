@@ -57,6 +57,32 @@ def test_a_rollout_that_loses_a_row_is_pending_until_its_mark_is_there(tmp_path:
     store.close()
 
 
+class OvertakenDisk(FaultyDisk):
+    """Lets another process go on just before a claim is looked at, once."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def open_read(self, path: Path) -> int:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().open_read(path)
+
+
+def test_a_loss_is_told_at_every_moment_while_it_is_being_written_down(tmp_path: Path) -> None:
+    disk, seen = FaultyDisk(), OvertakenDisk()
+    store, reader = CaptureStore(tmp_path, disk=disk), CaptureStore(tmp_path, disk=seen)
+    store.open_for_writing()
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    assert store.submit(row("lost")).exception() is not None
+    disk.error = None
+    seen.meanwhile = lambda: store.submit(row("later")).result()
+
+    assert reader.is_incomplete(A)
+    assert seen.meanwhile is None
+    store.close()
+
+
 def test_who_waits_for_a_row_goes_on_after_its_claim_is_released(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
     store.open_for_writing()

@@ -198,7 +198,8 @@ class CaptureStore:
     def is_incomplete(self, rollout_id: str) -> bool:
         """Say whether a row of the rollout is known to be missing."""
         parsed = parse_rollout_id(rollout_id)
-        return has_mark(self.layout, parsed) or self._probe(is_lost, parsed)
+        # In this order: a claim that says so is let go only once the mark is there.
+        return self._probe(is_lost, parsed) or has_mark(self.layout, parsed)
 
     def forget(self) -> None:
         """In a forked child: close the copies of the parent's descriptors; start from nothing."""
