@@ -1,6 +1,7 @@
 """The driver's evidence: which ids are in use, what is cleared and counted, what a run warns of."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from nemo_gym.capture.row import Row as CapturedRow
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import OutputUnusable
+from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.ids import RolloutId, rollout_id_of_record
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.evidence import Evidence
@@ -132,6 +134,35 @@ async def test_a_call_that_is_still_being_written_is_waited_for(tmp_path: Path) 
     for row in lines_of(tmp_path / "x.jsonl"):
         assert row["ng_model_call_capture"]["metrics"]["num_calls"] == 1
         assert "gaps" not in row["ng_model_call_capture"]
+    store.close()
+
+
+async def test_a_capture_that_somebody_holds_does_not_hold_the_loop(tmp_path: Path) -> None:
+    store, loop = CaptureStore(tmp_path / "captures"), asyncio.get_running_loop()
+    released: list[str] = []
+    file = -1
+
+    def release(by: str) -> None:
+        if not released:
+            released.append(by)
+            REAL_DISK.close(file)
+
+    async def call(row: Row) -> FakeAnswer:
+        nonlocal file
+        rollout_id = rollout_id_of_record(row)
+        assert rollout_id is not None
+        store.submit(captured(rollout_id)).result()
+        file = REAL_DISK.open_append(store.layout.capture_file(rollout_id))
+        REAL_DISK.locks.lock_exclusive(file)
+        loop.call_later(0.1, release, "the loop")
+        return FakeAnswer(200, {"reward": 1})
+
+    late = threading.Timer(20, release, ("a thread, since the loop was held",))
+    late.start()
+    await collect(tmp_path / "x.jsonl", rows_of(1), FakeAgent(call), tree=capturing(tmp_path))
+    late.cancel()
+
+    assert released == ["the loop"]
     store.close()
 
 

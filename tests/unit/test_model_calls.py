@@ -330,6 +330,24 @@ def test_a_reader_that_was_replaced_is_used_by_the_merge(
     ]
 
 
+def test_a_row_that_lands_while_others_are_read_is_not_missed_without_a_gap(
+    store: CaptureStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = store.claim(ROLLOUT)
+
+    def read_too_early(*found: Any) -> Any:
+        read = read_available_model_call_records(*found)
+        store.submit(Row(ROLLOUT, "c", b'{"model_call_id":"c"}'), claim).result()
+        return read
+
+    monkeypatch.setattr(model_calls, "read_available_model_call_records", read_too_early)
+
+    assert gaps_of(store.directory) == [
+        {"code": "model_call_capture_no_records"},
+        {"code": "model_call_capture_pending"},
+    ]
+
+
 @pytest.mark.parametrize("depth", [300, 980, 3000])
 def test_a_call_that_nests_deeply_is_attached_with_all_others(
     store: CaptureStore, depth: int
