@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nemo_gym.capture.layout import Layout
@@ -25,7 +25,9 @@ steps = st.lists(
 
 
 @pytest.mark.parametrize("own", [None, "w"])
+@settings(max_examples=300)
 @given(steps)
+@example([(0, 1), (0, 1), ("clear", 0), (1, 1), ("torn", 2), (0, 1)])
 def test_every_line_is_whole_and_alone(own: str | None, steps: list[tuple[int | str, int]]) -> None:
     with TemporaryDirectory(dir="/dev/shm") as folder:
         layout = Layout(Path(folder))

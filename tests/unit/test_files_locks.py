@@ -135,6 +135,7 @@ def test_a_real_error_of_a_lock_is_not_taken_for_a_held_one(disk: Disk) -> None:
         lambda fd: disk.locks.hold_range(fd, 1),
         lambda fd: disk.locks.drop_range(fd, 1),
         disk.state,
+        lambda fd: disk.byte_at(fd, 1),
     ):
         with pytest.raises(OSError, match="Bad file descriptor"):
             call(9999)
@@ -156,6 +157,19 @@ def test_size_and_links_are_those_of_the_file_now(disk: Disk, tmp_path: Path) ->
     assert seen == [(0, 1), (70_000, 2), ((1 << 32) + 5, 0)]
 
 
+@BOTH
+def test_a_byte_is_read_wherever_it_lies(disk: Disk, tmp_path: Path) -> None:
+    fd = disk.open_append(tmp_path / "f")
+    disk.write(fd, b"a\0b")
+    read = [disk.byte_at(fd, offset) for offset in range(4)]
+    os.truncate(fd, 1 << 32)
+    disk.write(fd, b"c")
+    read.append(disk.byte_at(fd, 1 << 32))
+    os.close(fd)
+
+    assert read == [b"a", b"\0", b"b", b"", b"c"]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these locks")
 def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> None:
     """Or a thread that locks for each row queues for the interpreter twice a row."""
@@ -167,8 +181,10 @@ def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> Non
         while not going.wait(0.0001):
             turns[0] += 1
 
+    disk.write(fd, b"x")
     disk.locks.lock_exclusive(fd)  # the first call loads the library
     disk.state(fd)
+    disk.byte_at(fd, 0)
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=run)
     try:
@@ -178,6 +194,7 @@ def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> Non
         for _ in range(1000):
             disk.locks.lock_exclusive(fd)
             disk.state(fd)
+            disk.byte_at(fd, 0)
             disk.locks.hold_range(fd, 5)
             disk.locks.drop_range(fd, 5)
             disk.locks.unlock(fd)

@@ -34,7 +34,6 @@ _AT_A_TIME = 16
 class _Handle:
     path: Path
     fd: int
-    known_end: int = 0
     used: int = 0
     """Number of the append that used it last."""
 
@@ -56,14 +55,12 @@ class RolloutFiles:
         self._appends += 1
         handle.used = self._appends
         try:
-            _, handle.known_end, torn = append_line(
-                self._disk, handle.fd, line, lock=self._shared, known_end=handle.known_end
-            )
+            torn = append_line(self._disk, handle.fd, line, lock=self._shared)
         except FileUnlinked:
             logger.warning("capture: %s was removed while in use; it is made anew", handle.path)
             self._drop(rollout_id)
             handle = self._opened(rollout_id)
-            _, handle.known_end, torn = append_line(self._disk, handle.fd, line, lock=self._shared)
+            torn = append_line(self._disk, handle.fd, line, lock=self._shared)
         if torn:
             logger.warning("capture: closed off a torn line in %s", handle.path)
 

@@ -1,40 +1,26 @@
 """One line onto the end of a file that others append to, whole or not at all.
 
-A line in, its place out. Under an exclusive lock: look at the tail, write once, cut back what a
+A line in. Under an exclusive lock: look at the tail, write once, cut back what a
 failed write left. A torn line that a killed process left is closed off first, so it costs itself
 and nothing after it.
 """
 
 import errno
-from typing import NamedTuple
 
 from nemo_gym.files.disk import Disk
 
-__all__ = ["Appended", "FileUnlinked", "append_line", "read_locked"]
+__all__ = ["FileUnlinked", "append_line", "read_locked"]
 
 
 class FileUnlinked(OSError):
     """Somebody removed the file's last name: nobody would find what is written to it."""
 
 
-class Appended(NamedTuple):
-    """Where a line went."""
-
-    offset: int
-    """First byte of the line in the file."""
-    end: int
-    """Size of the file now; a later append that finds it so need not look at the tail."""
-    closed_torn_line: bool
-    """The file ended inside a line, which now has its end."""
-
-
-def append_line(
-    disk: Disk, fd: int, line: bytes, *, lock: bool = True, known_end: int = 0
-) -> Appended:
+def append_line(disk: Disk, fd: int, line: bytes, *, lock: bool = True) -> bool:
     r"""Append `line`, which has no `\n`, and its end to a file opened for appending.
 
-    Raises `OSError` with the file as it was before. `lock=False` is for a file that only this
-    writer has; `known_end` is where this writer's last line ended.
+    Says whether the file ended inside a line, which has its end now. Raises `OSError` with the
+    file as it was before. `lock=False` is for a file that only this writer has.
     """
     if lock:
         disk.locks.lock_exclusive(fd)
@@ -42,7 +28,8 @@ def append_line(
         size, links = disk.state(fd)
         if links == 0:
             raise FileUnlinked(errno.ESTALE, "somebody removed the file")
-        torn = size not in (0, known_end) and disk.read_at(fd, 1, size - 1) != b"\n"
+        # Also where the last line was one's own: cleared and torn it may have its size again.
+        torn = size > 0 and disk.byte_at(fd, size - 1) != b"\n"
         length = torn + len(line) + 1
         try:
             # Not joined, which would copy the line.
@@ -53,7 +40,7 @@ def append_line(
         if written != length:
             _cut_back(disk, fd, size)
             raise OSError(errno.ENOSPC, f"only {written} of {length} bytes could be written")
-        return Appended(size + torn, size + written, torn)
+        return torn
     finally:
         if lock:
             disk.locks.unlock(fd)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 __all__ = [
+    "byte_now",
     "collapse_pages",
     "control_now",
     "size_and_links_now",
@@ -68,6 +69,18 @@ def control_now(fd: int, command: int, argument: bytes) -> bool:
     return call is not None and call(fd, command, argument) == 0
 
 
+def byte_now(fd: int, offset: int) -> bytes | None:
+    """Return the byte at `offset` of an open file without letting another thread run.
+
+    None: ask pread, which says why there is none.
+    """
+    call, new_buffer = _function_now("pread")
+    if call is None:
+        return None
+    found = new_buffer()
+    return found[0] if call(fd, found, 1, offset) == 1 else None
+
+
 def size_and_links_now(fd: int) -> tuple[int, int] | None:
     """Return size and links of an open file without letting another thread run.
 
@@ -105,6 +118,7 @@ def _function_now(name: str) -> tuple[Any, Callable[[], Any]]:
     if call is not None:
         arguments = {
             "fcntl": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
+            "pread": (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64),
             "statx": (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p),
         }
         call.argtypes = arguments[name]
