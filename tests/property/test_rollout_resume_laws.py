@@ -14,7 +14,7 @@ from nemo_gym.files.jsonl import JsonlAppender
 from nemo_gym.ids import RolloutId
 from nemo_gym.rollouts.aggregate import Aggregator
 from nemo_gym.rollouts.leftovers import index_run, settle_failures
-from nemo_gym.rollouts.lines import split_members
+from nemo_gym.rollouts.lines import Members, split_members
 from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import PlannedRollout
 from nemo_gym.rollouts.resume import Attempt, RunIndex
@@ -145,6 +145,36 @@ def test_a_pair_is_tried_until_it_failed_as_often_as_allowed_and_never_under_an_
                 if end == REWARD:
                     done.add(pair)
             session(files, PAIRS, one)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=6, unique_by=lambda e: e[0]),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_each_attempt_counts_once_however_often_its_row_is_there(
+    ends: list[tuple[int, bool]], most: int, twice: bool
+) -> None:
+    """Numbers are left out where an id was in use, and a crash can leave a row in two files."""
+    index, pair = RunIndex(most), (0, 0)
+    in_order = [(n, _failure(n, FAILED if failed else CANCELLED)) for n, failed in sorted(ends)]
+    for _ in range(1 + twice):
+        for _, row in in_order:
+            index.add_failure(pair, row)
+    failures = sum(failed for _, failed in ends)
+    last = max((number for number, _ in ends), default=-1)
+    attempts = {a.planned.pair: a.attempt_index for a in index.pending(planned())}
+
+    assert index.exhausted == (failures >= most)
+    assert attempts.get(pair) == (None if failures >= most else last + 1)
+    assert [n for n, row in in_order if index.is_settled_by(pair, row)] == [last][: len(ends)]
+    index.add_finished(pair)
+    assert not any(index.is_settled_by(pair, row) for _, row in in_order)
+
+
+def _failure(attempt: int, failure_class: str) -> Members:
+    row = {"_ng_attempt_index": attempt, "_ng_failure_class": failure_class}
+    return split_members(json.dumps(row).encode())
 
 
 @given(st.sets(st.integers(0, 8)), st.integers(0, 3))

@@ -58,6 +58,13 @@ def test_an_explicit_id_of_a_record_comes_before_its_indices() -> None:
     assert ids.rollout_id_of_record(indices | {"_ng_attempt_index": 2}) == "mine-a2"
 
 
+def test_an_empty_explicit_id_is_no_id_rather_than_that_of_another_rollout() -> None:
+    with pytest.raises(InvalidRolloutId):
+        ids.rollout_id_of_record(
+            {"_ng_task_index": 3, "_ng_rollout_index": 1, "_ng_rollout_id": ""}
+        )
+
+
 def test_a_record_without_indices_has_no_id() -> None:
     assert ids.rollout_id_of_record({"_ng_task_index": True, "_ng_rollout_index": 0}) is None
     assert ids.rollout_id_of_record({}) is None

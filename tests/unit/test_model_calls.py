@@ -301,7 +301,14 @@ async def test_waiting_leaves_the_loop_free(store: CaptureStore) -> None:
 
 @pytest.mark.parametrize(
     ("config", "enabled"),
-    [(None, False), ({}, False), ({"observability_enabled": True}, True)],
+    [
+        (None, False),
+        ({}, False),
+        ({"observability_enabled": True}, True),
+        ({"observability_enabled": "True"}, True),  # as an environment variable says it
+        ({"observability_enabled": "false"}, False),
+        ({"observability_enabled": None}, False),
+    ],
 )
 def test_the_switch_is_read_from_the_configuration(config: Any, enabled: bool) -> None:
     assert observability_enabled_from_config(config) is enabled
@@ -364,6 +371,7 @@ def test_a_call_that_nests_deeply_is_attached_with_all_others(
     payload = whole["ng_model_call_capture"]["calls"][0]["response"]["content"][0]["input"]
 
     assert "gaps" not in bare["ng_model_call_capture"]
+    assert not {"request", "response", "request_raw", "response_raw"} & set(attached)
     assert other["response_id"] == "resp_123"
     assert tool_call["arguments"]["_raw"].replace(" ", "") == deep
     for _ in range(depth):
