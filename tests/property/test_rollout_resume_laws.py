@@ -147,6 +147,12 @@ def test_a_pair_is_tried_until_it_failed_as_often_as_allowed_and_never_under_an_
             session(files, PAIRS, one)
 
 
+def test_where_every_id_seems_to_be_in_use_the_search_ends() -> None:
+    (first, *_) = RunIndex(MOST).pending(planned(), lambda _: True)
+
+    assert first.attempt_index > 100
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=6, unique_by=lambda e: e[0]),
     st.integers(1, 4),
