@@ -10,7 +10,7 @@ import pytest
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
-from support.disks import ForgetfulDisk, LocklessDisk
+from support.disks import DISKS, ForgetfulDisk, LocklessDisk
 
 A, B = RolloutId("0-0"), RolloutId("0-1")
 SEGMENT_BYTES = 1 << 16
@@ -95,14 +95,22 @@ def test_a_row_that_fits_into_the_log_by_half_is_durable_otherwise(tmp_path: Pat
     store.close()
 
 
-def test_a_mark_is_durable_once_it_is_made(tmp_path: Path) -> None:
-    disk = ForgetfulDisk(tmp_path / "now")
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize("write", ["a row", "a mark"])
+def test_what_is_written_is_durable_in_a_directory_that_was_made_just_before(
+    tmp_path: Path, kind: str, write: str
+) -> None:
+    disk = ForgetfulDisk(tmp_path / "now", local=kind == "local", lockless=kind == "lockless")
     store = store_on(disk)
-    store.open_for_writing()
-    store.mark_incomplete(A, "a call broke off")
-    store.flush()
+    store.directory.mkdir()  # and not synced
+    if write == "a row":
+        store.submit(row("c")).result()
+    else:
+        store.mark_incomplete(A, "a call broke off")
+        store.flush()
+    later = after_a_cut(disk, tmp_path / "later")
 
-    assert after_a_cut(disk, tmp_path / "later").is_incomplete(A)
+    assert (ids(later), later.is_incomplete(A)) == ((["c"], False), ([], True))[write == "a mark"]
     store.close()
 
 

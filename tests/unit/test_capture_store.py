@@ -264,6 +264,16 @@ def test_a_directory_that_cannot_be_made_or_written_is_known_at_start(tmp_path: 
         assert caught.value.where == "model_call_capture_dir"
 
 
+def test_nothing_but_the_hidden_folder_is_there_before_the_first_row(tmp_path: Path) -> None:
+    stores = [CaptureStore(tmp_path, disk=disk) for disk in (FaultyDisk(), LocklessDisk())]
+    for store in stores:
+        store.open_for_writing()
+
+    assert os.listdir(tmp_path) == [".nemo_gym"]
+    for store in stores:
+        store.close()
+
+
 def test_a_store_that_was_closed_opens_again(tmp_path: Path) -> None:
     store = CaptureStore(tmp_path)
     store.submit(row(A, "a")).result()
