@@ -148,6 +148,17 @@ def test_the_writers_of_a_copy_are_named_for_ever(tmp_path: Path) -> None:
     opened.close()
 
 
+def test_an_opener_that_was_killed_while_it_named_the_writers_hides_none(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{A}~{name}.capture.jsonl").write_bytes(row(name).line)
+    (tmp_path / ".nemo_gym" / "writers").mkdir(parents=True)
+    (tmp_path / ".nemo_gym" / "writers" / "a").touch()
+
+    assert ids(CaptureStore(tmp_path)) == ["a", "b"]
+    open_it(tmp_path)
+    assert ids(CaptureStore(tmp_path)) == ["a", "b"]
+
+
 def test_a_name_that_is_no_name_of_a_file_stops_nobody(tmp_path: Path) -> None:
     for name in (".", ".."):
         (tmp_path / f"{A}~{name}.capture.jsonl").write_bytes(row("odd").line)
