@@ -1,5 +1,6 @@
 """Folders that somebody removed, or left behind: every row with a file is found by everybody."""
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,13 @@ import pytest
 
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
+from nemo_gym.files.disk import FileState
 from nemo_gym.files.jsonl import Damaged
 from nemo_gym.ids import RolloutId
 from nemo_gym.observability.repair import repair_rollout
 from nemo_gym.rollouts.lease import CaptureIds, Holder, hold_capture_ids
 from support.disks import DISKS, ForgetfulDisk, LocklessDisk, network_disk
+from support.watched_disk import WatchedDisk
 
 A, B = RolloutId("0-0"), RolloutId("0-1")
 SEGMENT_BYTES = 4096
@@ -84,6 +87,32 @@ def test_a_row_in_a_directory_made_anew_survives_a_power_cut(tmp_path: Path, kin
     assert ids(reader) == ["new"]
     store.close()
     reader.close()
+
+
+class StaleDisk(WatchedDisk):
+    """A file server's: says of a file that somebody else removed that it does not know it."""
+
+    def state(self, fd: int) -> FileState:
+        found = super().state(fd)
+        if not found.links:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return found
+
+
+@pytest.mark.parametrize("disk", [WatchedDisk(), WatchedDisk(local=False), StaleDisk(local=False)])
+def test_nothing_of_a_folder_that_vanished_stays_open(tmp_path: Path, disk: WatchedDisk) -> None:
+    store = CaptureStore(tmp_path, disk=disk, segment_bytes=SEGMENT_BYTES)
+    claim = store.claim(B)
+    for call_id in ("first", "second"):
+        store.submit(row(call_id)).result()
+        shutil.rmtree(tmp_path / ".nemo_gym")
+    store.submit(row("third")).result()
+
+    assert CaptureStore(tmp_path).is_pending(B)
+    claim.release()
+    store.close()
+    assert ids(store) == ["first", "second", "third"]
+    assert disk.opened == {}
 
 
 def open_it(directory: Path) -> None:
