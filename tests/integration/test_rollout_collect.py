@@ -204,6 +204,28 @@ async def test_the_second_stop_ends_what_runs_as_cancelled(output: Path) -> None
     assert report.exit_code == 130
 
 
+async def test_a_run_of_which_only_what_was_cancelled_is_missing_was_interrupted(
+    output: Path,
+) -> None:
+    stop = StopSignal()
+
+    async def run(row: Row) -> FakeAnswer:
+        if row["n"] == 0:
+            return FakeAnswer(200, {"reward": 1})
+        if row["n"] == 3:
+            asyncio.get_running_loop().call_soon(stop.stop)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    agent = FakeAgent(run)
+    agent.custom_metrics = FakeAnswer(404, {})  # as of an environment with metrics of its own
+    report = await collect(output, rows_of(4), agent, stop=stop)
+
+    assert (report.pending, report.failed) == (0, {"cancelled": 3})
+    assert (report.status, report.exit_code) == ("interrupted", 130)
+    assert agent.aggregated == []
+
+
 async def test_a_run_limited_to_no_rows_is_complete_and_says_so(output: Path) -> None:
     report = await collect(output, rows_of(2), limit=0)
 

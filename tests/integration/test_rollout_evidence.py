@@ -12,11 +12,13 @@ from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import OutputUnusable
 from nemo_gym.files.disk import REAL_DISK
 from nemo_gym.ids import RolloutId, rollout_id_of_record
+from nemo_gym.observability.model_calls import CAPTURE_DRAIN_TIMEOUT_S
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.evidence import Evidence
+from nemo_gym.rollouts.manifest import read_manifest
 from nemo_gym.rollouts.progress import Progress
 from support.disks import DISKS
-from support.rollouts import FakeAgent, FakeAnswer, Row, collect, lines_of, rows_of
+from support.rollouts import FakeAgent, FakeAnswer, Row, collect, files_of, lines_of, rows_of
 
 A = RolloutId("0-0")
 
@@ -86,6 +88,12 @@ def capturing(folder: Path) -> Row:
     return {"observability_enabled": True, "model_call_capture_dir": str(folder / "captures")}
 
 
+def status_of(output: Path) -> str:
+    manifest = read_manifest(files_of(output).manifest)
+    assert manifest is not None
+    return manifest.status
+
+
 async def test_a_late_call_of_a_killed_run_stays_under_its_own_id(tmp_path: Path) -> None:
     """Its first call is still under way, so that nothing was captured when the run goes on."""
     store = CaptureStore(tmp_path / "captures")
@@ -110,6 +118,7 @@ async def test_a_late_call_of_a_killed_run_stays_under_its_own_id(tmp_path: Path
     killed.cancel()
     with pytest.raises(asyncio.CancelledError):
         await killed
+    assert status_of(output) == "interrupted"
     await collect(output, rows_of(1), FakeAgent(call), tree=tree, mode="resume")
 
     (row,) = lines_of(output)
@@ -177,6 +186,7 @@ async def test_captures_that_cannot_be_cleared_end_the_run_before_anything_is_se
 
     assert str(tmp_path / "captures") in str(told.value.where)
     assert agent.rows == []
+    assert status_of(tmp_path / "x.jsonl") == "failed"
 
 
 NOT_ONE = "NOT ONE MODEL CALL WAS CAPTURED"
@@ -192,28 +202,33 @@ async def test_a_run_that_was_stopped_does_not_say_that_nothing_was_captured(
         rollout_id = rollout_id_of_record(row)
         assert rollout_id is not None
         store.submit(captured(rollout_id)).result()
+        store.claim(rollout_id)  # which somebody could wait for
         if row["n"] == 3:
             asyncio.get_running_loop().call_soon(stop.stop)
         await asyncio.Event().wait()
         raise AssertionError
 
-    report = await collect(
-        tmp_path / "x.jsonl",
-        rows_of(50),
-        FakeAgent(call),
-        tree=capturing(tmp_path),
-        options=CollectOptions(concurrency=4),
-        stop=stop,
-    )
+    async with asyncio.timeout(CAPTURE_DRAIN_TIMEOUT_S - 1):
+        report = await collect(
+            tmp_path / "x.jsonl",
+            rows_of(50),
+            FakeAgent(call),
+            tree=capturing(tmp_path),
+            options=CollectOptions(concurrency=4),
+            stop=stop,
+        )
 
     assert report.failed == {"cancelled": 4}
     assert NOT_ONE not in str(report.warnings)
     store.close()
 
 
-@pytest.mark.parametrize(("calls", "said"), [(0, NOT_ONE), (1, "captured model call: 2"), (3, "")])
+@pytest.mark.parametrize(
+    ("rollouts", "calls", "said"),
+    [(1, 0, NOT_ONE), (3, 0, NOT_ONE), (3, 1, "captured model call: 2"), (3, 3, "")],
+)
 async def test_rollouts_without_a_call_are_told_loudly_when_it_is_all_of_them(
-    tmp_path: Path, calls: int, said: str
+    tmp_path: Path, rollouts: int, calls: int, said: str
 ) -> None:
     store = CaptureStore(tmp_path / "captures")
 
@@ -225,13 +240,13 @@ async def test_rollouts_without_a_call_are_told_loudly_when_it_is_all_of_them(
         return FakeAnswer(200, {"reward": 1})
 
     tree = capturing(tmp_path)
-    report = await collect(tmp_path / "x.jsonl", rows_of(3), FakeAgent(call), tree=tree)
+    report = await collect(tmp_path / "x.jsonl", rows_of(rollouts), FakeAgent(call), tree=tree)
 
     assert len(report.warnings) == bool(said)
     assert said in str(report.warnings)
     assert str(report.warnings).count(str(store.directory)) == (2 if calls == 0 else 0)
     gaps = [row["ng_model_call_capture"].get("gaps") for row in lines_of(tmp_path / "x.jsonl")]
-    assert gaps.count([{"code": "model_call_capture_no_records"}]) == 3 - calls
+    assert gaps.count([{"code": "model_call_capture_no_records"}]) == rollouts - calls
     store.close()
 
 

@@ -8,7 +8,7 @@ from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.log import new_segment, write_records
 from nemo_gym.capture.recovery import recover
 from nemo_gym.capture.row import Row
-from nemo_gym.files.disk import REAL_DISK
+from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.ids import RolloutId
 
 A = RolloutId("0-0")
@@ -93,3 +93,42 @@ def test_a_torn_line_of_another_row_is_kept_on_a_line_of_its_own(tmp_path: Path)
     recover(layout, REAL_DISK)
 
     assert layout.capture_file(A).read_bytes() == torn + b"\n" + lines(row("c1"))
+
+
+@pytest.mark.parametrize("boot", [REAL_DISK.page_cache_id() or "this boot", None])
+def test_a_file_that_somebody_removed_comes_back_only_where_the_power_may_have_gone(
+    tmp_path: Path, boot: str | None
+) -> None:
+    """A writer that was killed is no power cut: what it wrote is there, or was removed since."""
+
+    class Booted(Disk):
+        def page_cache_id(self) -> str | None:
+            return boot
+
+    layout = layout_of(tmp_path)
+    layout.owner("w").write_text(boot or "")
+    leave_segment(layout, 1, 1, row("c0"), row("c1"))
+    restored, known = recover(layout, Booted()), boot is not None
+
+    assert restored == (0 if known else 2)
+    assert layout.capture_file(A).exists() is not known
+    assert list(layout.logs.iterdir()) == []
+
+
+def test_one_opener_waits_for_another_that_is_at_it(tmp_path: Path) -> None:
+    """Or it would read before the rows are back."""
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    leave_segment(layout, 1, 1, row("c0"))
+    held: list[bool] = []
+
+    class Watched(Disk):
+        def open_existing(self, path: Path) -> int:
+            other = super().open_read(layout.hidden / "recovery.lock")
+            held.append(self.locks.is_held(other))
+            self.close(other)
+            return super().open_existing(path)
+
+    recover(layout, Watched())
+
+    assert held == [True]
