@@ -70,6 +70,44 @@ async def test_an_environment_without_metrics_of_its_own_is_sent_nothing(output:
     assert report.agents[0].key_metrics == {"mean/reward": 1.0}
 
 
+@pytest.mark.parametrize("says", [{}, {"custom": True}, {"custom": None}, []])
+async def test_an_environment_that_does_not_say_no_is_asked(output: Path, says: object) -> None:
+    agent = FakeAgent()
+    agent.custom_metrics = FakeAnswer(200, says)
+    agent.metrics = FakeAnswer(200, {"agent_metrics": {"own": 3.0}})
+
+    report = await collect(output, rows_of(1), agent)
+
+    assert report.agents[0].agent_metrics["own"] == 3.0
+
+
+def test_rows_are_sent_in_the_order_of_tasks_and_repeats_whenever_they_ended(
+    tmp_path: Path,
+) -> None:
+    pairs = [(10, 0), (2, 1), (2, 0), (0, 3)]
+    rows: list[Row] = [
+        {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "solver"}}
+        for task, rollout in pairs
+    ]
+    body, _ = rows_for_environment(write_rows(tmp_path / "x.jsonl", rows), "solver")
+
+    sent = json.loads(body or b"")["verify_responses"]
+    assert [(r["_ng_task_index"], r["_ng_rollout_index"]) for r in sent] == sorted(pairs)
+
+
+@pytest.mark.parametrize(("less", "fits"), [(0, True), (1, False)])
+def test_rows_may_have_exactly_the_bytes_that_are_allowed(
+    tmp_path: Path, less: int, fits: bool
+) -> None:
+    row: Row = {"_ng_task_index": 0, "_ng_rollout_index": 0, "agent_ref": {"name": "solver"}}
+    path = write_rows(tmp_path / "x.jsonl", [row])
+    whole, _ = rows_for_environment(path, "solver")
+    size = len(whole or b"") - len(b'{"verify_responses":[]}')
+    body, notes = rows_for_environment(path, "solver", levels=[((), size - less)])
+
+    assert (body is not None, not notes) == (fits, fits)
+
+
 async def test_an_environment_that_fails_to_answer_costs_its_metrics_only(output: Path) -> None:
     agent = FakeAgent()
     agent.custom_metrics = FakeAnswer(404, {})

@@ -75,11 +75,21 @@ def test_a_segment_whose_owner_file_was_lost_is_replayed(tmp_path: Path) -> None
 def test_a_torn_copy_of_a_row_that_comes_back_goes(tmp_path: Path, torn: bytes) -> None:
     layout = layout_of(tmp_path)
     leave_owner(layout)
-    leave_segment(layout, 1, 1, row("c0"), row("c1"))
-    layout.capture_file(A).write_bytes(lines(row("c0")) + torn)
+    leave_segment(layout, 1, 1, row("b0"), row("c0"), row("c1"))
+    layout.capture_file(A).write_bytes(lines(row("b0"), row("c0")) + torn)
 
     recover(layout, REAL_DISK)
 
+    assert layout.capture_file(A).read_bytes() == lines(row("b0"), row("c0"), row("c1"))
+
+
+def test_a_row_that_the_log_has_twice_comes_back_once(tmp_path: Path) -> None:
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    leave_segment(layout, 1, 1, row("c0"), row("c0"), row("c1"))
+    leave_segment(layout, 2, 2, row("c0"))
+
+    assert recover(layout, REAL_DISK) == 2
     assert layout.capture_file(A).read_bytes() == lines(row("c0"), row("c1"))
 
 
