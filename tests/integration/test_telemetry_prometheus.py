@@ -82,7 +82,7 @@ async def observed_scrape(handle: TelemetryHandle) -> str:
         state.requests.count_response(200)
         gc.collect()
         async with asyncio.timeout(5):
-            while not state.recent_lags:  # noqa: ASYNC110 - what is waited for has no event
+            while not state.lags.recent:  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.005)
         assert handle.scrape_url is not None
         _, _, text = await asyncio.to_thread(get, handle.scrape_url)

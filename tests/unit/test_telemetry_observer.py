@@ -108,11 +108,11 @@ async def test_the_lag_of_a_loop_held_by_synchronous_work_is_recorded() -> None:
         async with observe_event_loop("driver"):
             state = driver_metrics()
             assert state is not None
-            await until(lambda: state.recent_lags)
+            await until(lambda: state.lags.recent)
             hold = asyncio.get_running_loop().time() + 0.08
             while asyncio.get_running_loop().time() < hold:
                 pass
-            await until(lambda: max(state.recent_lags) > 50)
+            await until(lambda: max(state.lags.recent) > 50)
             [point] = metered.points("gym.event_loop.lag_ms")
 
     assert dict(point.attributes) == {"nemo.gym.event_loop": "driver"}
@@ -126,7 +126,7 @@ async def test_tasks_are_counted_only_when_asked_for(count_tasks: bool) -> None:
         async with observe_event_loop("server"):
             state = driver_metrics()
             assert state is not None
-            await until(lambda: len(state.recent_lags) > 2)
+            await until(lambda: len(state.lags.recent) > 2)
             tasks = metered.points("gym.event_loop.tasks")
 
     assert bool(tasks) is count_tasks
@@ -210,9 +210,9 @@ async def test_two_apps_on_one_loop_tell_its_lag_once() -> None:
         async with observe_event_loop("server"), observe_event_loop("server"):
             state = driver_metrics()
             assert state is not None
-            await until(lambda: len(state.recent_lags) > 10)
+            await until(lambda: len(state.lags.recent) > 10)
             [point] = metered.points("gym.event_loop.lag_ms")
-            told = len(state.recent_lags)
+            told = len(state.lags.recent)
 
     assert point.count == told
 
@@ -224,10 +224,10 @@ async def test_each_name_of_a_loop_has_its_lag_and_the_next_app_goes_on_where_on
         async with observe_event_loop("driver"), observe_event_loop("server"):
             state = driver_metrics()
             assert state is not None
-            await until(lambda: len(state.recent_lags) > 5)
+            await until(lambda: len(state.lags.recent) > 5)
             await first.__aexit__(None, None, None)
-            ended_at = len(state.recent_lags)
-            await until(lambda: len(state.recent_lags) > ended_at + 5)
+            ended_at = len(state.lags.recent)
+            await until(lambda: len(state.lags.recent) > ended_at + 5)
             points = metered.points("gym.event_loop.lag_ms")
         told = {point.attributes["nemo.gym.event_loop"]: point.count for point in points}
 
@@ -256,7 +256,7 @@ async def test_two_loops_on_two_threads_are_observed_by_name() -> None:
         async with observe_event_loop(name):
             state = driver_metrics()
             assert state is not None
-            await until(lambda: len(state.recent_lags) > 4)
+            await until(lambda: len(state.lags.recent) > 4)
 
     with metering() as metered:
         async with observe_event_loop("main"):
@@ -283,7 +283,7 @@ async def test_an_instrument_that_raises_stops_neither_the_others_nor_the_sample
             state.process = cast("Any", None)
             state.requests.count_response(200)
             gc.collect()
-            await until(lambda: len(state.recent_lags) > 2 and not state.gc._pauses)
+            await until(lambda: len(state.lags.recent) > 2 and not state.gc._pauses)
             collected = metered.collect()
 
     assert "gym.server.responses_total" in collected

@@ -5,7 +5,7 @@ import contextlib
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -143,7 +143,8 @@ class _Evaluation:
             done, planned = run.index.finished, run.planned.rollouts
             self.display.say(f"resuming: {done:,} of {planned:,} rollouts are done")
         self.progress, self.log_dir = progress_of(run), running.log_dir
-        before = await _servers_elsewhere(running)
+        # What was before is no part of the run: the start of its servers, or other runs.
+        before = [replace(one, rollouts=None) for one in await _figures(running)]
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
         began = time.monotonic()
 
@@ -180,15 +181,21 @@ class _Evaluation:
 async def _diagnosis(
     running: RunningServers, wall_s: float, before: Sequence[FigureSnapshot]
 ) -> str | None:
-    if wall_s < _SHORT_RUN_S or running.figures is None:
+    if wall_s < _SHORT_RUN_S:
         return None
+    found = diagnose_run(await _figures(running), before)
+    return None if found.bottleneck == "none" else str(found)
+
+
+async def _figures(running: RunningServers) -> list[FigureSnapshot]:
+    """Return the figures so far of all processes of the run; none where none are told."""
+    if running.figures is None:
+        return []
     try:
         _, body = await running.figures()
-        snapshots = [*from_json(body), *await _servers_elsewhere(running)]
+        return [*from_json(body), *await _servers_elsewhere(running)]
     except ValueError:
-        return None
-    found = diagnose_run(snapshots, before)
-    return None if found.bottleneck == "none" else str(found)
+        return []
 
 
 async def _servers_elsewhere(running: RunningServers) -> list[FigureSnapshot]:

@@ -4,6 +4,7 @@
 """
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from time import monotonic, perf_counter, time
 from typing import Any
 
 from nemo_gym.telemetry.exporting import exporting
+from nemo_gym.telemetry.lags import NO_LAGS, Lag, Lags, lag_of_samples
 from nemo_gym.telemetry.live import LOADS, LiveCounts, live_counts
 from nemo_gym.telemetry.machine import busy_s, used_by_tree_s, waited_for_core_s
 from nemo_gym.telemetry.observer import driver_metrics
@@ -28,6 +30,8 @@ __all__ = [
     "snapshot",
     "to_json",
 ]
+
+_RECENT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ class LoopFigures:
     """What only an observed process knows."""
 
     lag_p50_ms: float | None
-    """Of the last few minutes; None before the first sample."""
+    """Of the last 20 s; None before the first sample."""
     lag_p99_ms: float | None
     lag_mean_ms: float | None
     """The longest left out, so that a single pause makes none."""
@@ -129,6 +133,8 @@ class LoopFigures:
     """How long the process has been observed."""
     tree_used_s: float | None = None
     """Of all cores, the time that the process and all it started have used; in `machine_busy_s`."""
+    lag: HistogramReading = NO_LAGS
+    """Milliseconds of every sample since telemetry began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +243,14 @@ def _loop() -> LoopFigures | None:
     observed = driver_metrics()
     if observed is None:
         return None
-    lags = sorted(observed.recent_lags.copy())
+    recent = _recent(observed.lags)
     process = observed.process
     with process.oneshot():
         times, memory, threads = process.cpu_times(), process.memory_info(), process.num_threads()
     return LoopFigures(
-        lag_p50_ms=_quantile(lags, 0.5),
-        lag_p99_ms=_quantile(lags, 0.99),
-        lag_mean_ms=sum(lags[:-1]) / max(1, len(lags) - 1) if lags else None,
+        lag_p50_ms=recent.p50_ms,
+        lag_p99_ms=recent.p99_ms,
+        lag_mean_ms=recent.mean_ms,
         gc_paused_ms=observed.gc.paused_ms,
         gc_collections=sum(observed.gc.collections),
         cpu_s=times.user + times.system,
@@ -254,6 +260,7 @@ def _loop() -> LoopFigures | None:
         threads=threads,
         observed_s=monotonic() - observed.began_at,
         tree_used_s=used_by_tree_s(),
+        lag=observed.lags.read(),
     )
 
 
@@ -264,8 +271,11 @@ def _machine_busy_s() -> float | None:
     return now - active.machine_busy_s
 
 
-def _quantile(ordered: Sequence[float], q: float) -> float | None:
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+def _recent(lags: Lags) -> Lag:
+    """Return what the samples of the last 20 s come to, or as many of them as are kept."""
+    active = exporting()
+    number = 1 if active is None else math.ceil(_RECENT_S / active.sample_interval_s)
+    return lag_of_samples([*lags.recent.copy()][-number:])
 
 
 def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
@@ -278,7 +288,7 @@ def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
             "servers": tuple(ServerFigures(**one) for one in raw["servers"]),
             "model": _model_of(model),
             "capture": CaptureFigures(**{**capture, "commit": _reading(capture["commit"])}),
-            "loop": None if loop is None else LoopFigures(**loop),
+            "loop": None if loop is None else _loop_of(loop),
         }
     )
 
@@ -287,6 +297,11 @@ def _model_of(raw: dict[str, Any]) -> ModelFigures:
     told = {**raw, "duration": _reading(raw["duration"])}
     told |= {name: tuple(raw[name]) for name in ("load_calls", "load_seconds") if name in raw}
     return ModelFigures(**told)
+
+
+def _loop_of(raw: dict[str, Any]) -> LoopFigures:
+    told = {"lag": _reading(raw["lag"])} if "lag" in raw else {}
+    return LoopFigures(**{**raw, **told})
 
 
 def _reading(raw: dict[str, Any]) -> HistogramReading:

@@ -18,7 +18,6 @@ import logging
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic, perf_counter
@@ -28,6 +27,7 @@ from nemo_gym.telemetry.admission import MeteredAdmission, count_resident
 from nemo_gym.telemetry.counts import DriverCounts, RequestCounts
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.instruments import make, make_histogram, swallowing
+from nemo_gym.telemetry.lags import Lags
 from nemo_gym.telemetry.names import (
     CPU_MODE_ATTRIBUTE,
     DRIVER_ACTIVE_INSTRUMENT,
@@ -124,7 +124,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _MAX_BUFFERED_GC_PAUSES = 10000
-_RECENT_LAGS = 512
 _PROCESS_LOCK = threading.Lock()
 _PROCESS_OBSERVER: "_ProcessObserver | None" = None
 _ACTIVE_LOOPS = 0
@@ -211,7 +210,7 @@ class _ProcessObserver:
         self.gc = _GcRecorder()
         self.requests = RequestCounts()
         self.driver = DriverCounts()
-        self.recent_lags: deque[float] = deque(maxlen=_RECENT_LAGS)
+        self.lags = Lags()
         self.samplers: dict[tuple[int, str | None], asyncio.Task[Any] | None] = {}
         self.began_at = monotonic()
         self.lag = instruments.lag
@@ -312,7 +311,7 @@ async def _sample(
         await asyncio.sleep(interval_seconds)
         lag_ms = max(0.0, (perf_counter() - due) * 1000)
         if _speaks_for_its_loop(state):
-            state.recent_lags.append(lag_ms)
+            state.lags.record(lag_ms)
         if not _speaks_for_its_loop(state, loop_name):
             continue  # several apps may observe one loop; where one ends, the next goes on
         swallowing(state.lag.record, lag_ms, attributes)

@@ -9,7 +9,8 @@ from functools import reduce
 from typing import Literal, NamedTuple
 
 from nemo_gym.telemetry.diagnosis import Diagnosis, Figures, diagnose
-from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
+from nemo_gym.telemetry.figures import FigureSnapshot, LoopFigures, RolloutFigures
+from nemo_gym.telemetry.lags import Lag, lag_of
 from nemo_gym.telemetry.live import LOADS
 from nemo_gym.telemetry.series import HistogramReading
 
@@ -31,6 +32,8 @@ Since = Literal["earlier", "begin", "nothing"]
 neither says enough; rollouts are counted from the begin of their session then."""
 
 _START_S = 2.0
+_SHORT_S = 5.0
+"""A shorter stretch may have too few samples of a loop; longer ones without have none to tell."""
 _NAMED = 3
 """Servers of a process that are named."""
 _LEAST_CALLS = 5
@@ -225,8 +228,7 @@ def _figures(settled: _Window, window: _Window, whole: _Window) -> Figures:
     commits = settled.histogram(lambda one: one.capture.commit)
     settling = [(one, before) for one, before in window.pairs if _settled(one)]
     processes = [_process(one, before) for one, before in settling]
-    late = max(settling, key=lambda pair: _lateness(pair[0]), default=(None, None))[0]
-    lag = None if late is None else late.loop
+    late = max(processes, key=_lateness, default=None)
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=_share(waited, waited + ran),
@@ -240,9 +242,9 @@ def _figures(settled: _Window, window: _Window, whole: _Window) -> Figures:
         local_slots=sum(one.model.local_slots for one, _ in window.pairs) or None,
         calls_under_way=called / elapsed if elapsed > 0 else None,
         provider_errors_share=_share(wasted, calls),
-        loop_lag_p99_ms=None if lag is None else lag.lag_p99_ms,
-        loop_lag_mean_ms=None if lag is None else lag.lag_mean_ms,
-        loop_lag_of=None if late is None else _named(late),
+        loop_lag_p99_ms=None if late is None else late.lag_p99_ms,
+        loop_lag_mean_ms=None if late is None else late.lag_mean_ms,
+        loop_lag_of=None if late is None else _named(settling[processes.index(late)][0]),
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),
         cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
@@ -286,10 +288,9 @@ def _settled(one: FigureSnapshot) -> bool:
     return one.loop is not None and one.loop.observed_s >= _START_S
 
 
-def _lateness(one: FigureSnapshot) -> tuple[float, float]:
+def _lateness(one: ProcessView) -> tuple[float, float]:
     """Order processes by how late their loops are, those with a single pause after the others."""
-    lag = one.loop
-    return (0.0, 0.0) if lag is None else (lag.lag_mean_ms or 0.0, lag.lag_p99_ms or 0.0)
+    return one.lag_mean_ms or 0.0, one.lag_p99_ms or 0.0
 
 
 def _named(one: FigureSnapshot) -> str:
@@ -379,19 +380,28 @@ def _process(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
     waited_s = (loop.cpu_wait_s or 0.0) - ((earlier.cpu_wait_s or 0.0) if earlier else 0.0)
     busy_s = (loop.machine_busy_s or 0.0) - ((earlier.machine_busy_s or 0.0) if earlier else 0.0)
     used_s = (loop.tree_used_s or 0.0) - ((earlier.tree_used_s or 0.0) if earlier else 0.0)
+    lag = _lag(loop, earlier, seconds)
     return ProcessView(
         name=one.process,
         pid=one.pid,
-        lag_p50_ms=loop.lag_p50_ms,
-        lag_p99_ms=loop.lag_p99_ms,
+        lag_p50_ms=lag.p50_ms,
+        lag_p99_ms=lag.p99_ms,
         gc_share=_share(gc_ms / 1000, observed_s),
         cpu_share=cpu_s / seconds if seconds > 0 else None,
         rss_bytes=loop.rss_bytes,
-        lag_mean_ms=loop.lag_mean_ms,
+        lag_mean_ms=lag.mean_ms,
         cpu_wait_share=None if loop.cpu_wait_s is None else _share(waited_s, seconds),
         machine_busy_share=None if loop.machine_busy_s is None else _share(busy_s, observed_s),
         tree_share=None if loop.tree_used_s is None else _share(used_s, seconds),
     )
+
+
+def _lag(loop: LoopFigures, earlier: LoopFigures | None, seconds: float) -> Lag:
+    """Return the lag of the stretch: what a process did before it is no part of it."""
+    sampled = loop.lag.since(earlier.lag if earlier else None)
+    if sampled.count > 1 or (earlier is not None and seconds >= _SHORT_S):
+        return lag_of(sampled)
+    return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms)
 
 
 def _seconds(one: FigureSnapshot, before: FigureSnapshot | None) -> float:

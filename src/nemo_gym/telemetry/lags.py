@@ -1,0 +1,71 @@
+"""How late the loops of a process were: milliseconds a sample in, a few numbers of a stretch out.
+
+All samples are counted, so that those between two looks can be told; a few are kept as they came.
+No clock, no loop.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nemo_gym.telemetry.live import LIVE_DURATION_BOUNDARIES_MS
+from nemo_gym.telemetry.series import HistogramReading, PlainHistogram
+
+__all__ = ["NO_LAGS", "Lag", "Lags", "lag_of", "lag_of_samples"]
+
+NO_LAGS = HistogramReading((), (0,), 0.0)
+"""No sample was taken."""
+_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What samples come to, in milliseconds; None where they are too few."""
+
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    mean_ms: float | None = None
+    """The longest left out, so that a single pause makes none."""
+
+
+class Lags:
+    """Samples of one process, in bounded memory."""
+
+    __slots__ = ("_all", "recent")
+
+    def __init__(self) -> None:
+        self._all = PlainHistogram(LIVE_DURATION_BOUNDARIES_MS)
+        self.recent: deque[float] = deque(maxlen=_KEPT)
+        """The last ones, oldest first."""
+
+    def record(self, lag_ms: float) -> None:
+        """Add one sample."""
+        self._all.record(lag_ms)
+        self.recent.append(lag_ms)
+
+    def read(self) -> HistogramReading:
+        """Return all samples so far."""
+        return self._all.read().trimmed()
+
+
+def lag_of(samples: HistogramReading) -> Lag:
+    """Return what counted samples come to, within 2 % of the longest."""
+    longest, rest = samples.quantile(1.0), samples.count - 1
+    if longest is None:
+        return Lag()
+    mean = max(0.0, samples.total - longest) / rest if rest > 0 else None
+    return Lag(samples.quantile(0.5), samples.quantile(0.99), mean)
+
+
+def lag_of_samples(samples: Sequence[float]) -> Lag:
+    """Return what samples come to."""
+    ordered = sorted(samples)
+    if not ordered:
+        return Lag()
+    rest = ordered[:-1]
+    mean = sum(rest) / len(rest) if rest else None
+    return Lag(_quantile(ordered, 0.5), _quantile(ordered, 0.99), mean)
+
+
+def _quantile(ordered: Sequence[float], q: float) -> float:
+    return ordered[min(len(ordered) - 1, int(q * len(ordered)))]
