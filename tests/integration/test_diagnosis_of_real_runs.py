@@ -84,7 +84,7 @@ def seen_of(folder: Path, wanted: str, evidence: str = "") -> dict[str, Any]:
     [
         ({"delay_s": 0.4}, "2", "admission", "of the time for admission; provider p50 4"),
         ({"delay_s": 6.0}, "500", "provider", "the provider took "),
-        ({"status": 429, "body": "{}"}, "8", "provider_errors", "answers were errors"),
+        ({"status": 429, "body": "{}"}, "8", "provider_errors", "all of them refused for their n"),
     ],
     ids=["admission", "slow-provider", "rate-limited"],
 )

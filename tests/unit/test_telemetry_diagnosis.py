@@ -180,9 +180,15 @@ def but(**changes: float | str | None) -> Figures:
         ),
         (but(commit_p99_ms=900), "disk", "commit p99 900 ms", "disk"),
         (
-            but(provider_errors_share=0.5, admission_wait_share=0.9, loop_lag_p99_ms=100),
+            but(
+                provider_errors_share=0.5,
+                provider_errors_of="rate_limit",
+                provider_errors_of_share=0.8,
+                admission_wait_share=0.9,
+                loop_lag_p99_ms=100,
+            ),
             "provider_errors",
-            "50 % of the provider's answers were errors",
+            "50 % of the tries at the provider failed, 80 % of them refused for their number (429)",
             "lower --concurrency",
         ),
         (

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from nemo_gym.telemetry.provider_errors import OTHER_ERROR, PROVIDER_ERRORS
+
 __all__ = ["Bottleneck", "Diagnosis", "Figures", "diagnose"]
 
 Bottleneck = Literal[
@@ -46,7 +48,11 @@ class Figures:
     calls_under_way: float | None = None
     """Calls to providers under way, on average."""
     provider_errors_share: float | None = None
-    """Of the calls to providers, the part that ended in an error or had to be tried again."""
+    """Of the tries at providers, the part that ended in an error or had to be repeated."""
+    provider_errors_of: str | None = None
+    """Category that most of these are of."""
+    provider_errors_of_share: float | None = None
+    """Of these, the part that is of that category."""
     loop_lag_p99_ms: float | None = None
     """Of the process whose loop is late most."""
     loop_lag_mean_ms: float | None = None
@@ -124,9 +130,22 @@ def _both(
 def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
     known = ((name, getattr(figures, name)) for name in names)
     said = [(name, _PHRASES[name](value)) for name, value in known if value is not None]
+    more = {"loop_lag_p99_ms": _where(figures), "provider_errors_share": _mostly(figures)}
+    return tuple(f"{told}{more.get(name, '')}" for name, told in said)
+
+
+def _where(figures: Figures) -> str:
     late = _least("loop_lag_p99_ms", _LATE_MS)(figures)
-    where = f" in {figures.loop_lag_of}" if late and figures.loop_lag_of else ""
-    return tuple(f"{told}{where}" if name == "loop_lag_p99_ms" else told for name, told in said)
+    return f" in {figures.loop_lag_of}" if late and figures.loop_lag_of else ""
+
+
+def _mostly(figures: Figures) -> str:
+    """Return the end of a sentence that names what most errors are, where that is known."""
+    kind, share = figures.provider_errors_of, figures.provider_errors_of_share
+    if kind is None or share is None or not figures.provider_errors_share:
+        return ""
+    part = "all" if share >= 0.995 else _percent(share)
+    return f", {part} of them {PROVIDER_ERRORS.get(kind, OTHER_ERROR).called}"
 
 
 def _percent(share: float) -> str:
@@ -156,7 +175,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "provider_retried_share": lambda v: (
         f"{_percent(v)} in calls tried again, waits between tries included"
     ),
-    "provider_errors_share": lambda v: f"{_percent(v)} of the provider's answers were errors",
+    "provider_errors_share": lambda v: f"{_percent(v)} of the tries at the provider failed",
     "loop_lag_p99_ms": lambda v: f"loop lag p99 {v:.0f} ms",
     "loop_lag_mean_ms": lambda v: f"loop lag mean {v:.0f} ms",
     "gc_share": lambda v: f"garbage collection {_percent(v)} of the time",
@@ -207,13 +226,23 @@ def _others_wait(figures: Figures) -> bool:
     return _WAITING(figures) or _least("rounds", 2)(figures)
 
 
-_RULES: tuple[_Rule, ...] = (
-    _Rule(
+def _failing(kind: str | None) -> _Rule:
+    """Return the rule for a provider whose errors are mostly of `kind`; None: of any."""
+    told = OTHER_ERROR if kind is None else PROVIDER_ERRORS[kind]
+    return _Rule(
         "provider_errors",
-        _least("provider_errors_share", 0.2),
-        ("provider_errors_share", "provider_retried_share", "provider_p50_s", "active"),
-        "lower --concurrency, or raise the provider's rate limit",
-    ),
+        lambda figures: (
+            _least("provider_errors_share", 0.2)(figures)
+            and kind in (None, figures.provider_errors_of)
+        ),
+        ("provider_errors_share", "provider_retried_share", "active"),
+        told.advice,
+    )
+
+
+_RULES: tuple[_Rule, ...] = (
+    *map(_failing, PROVIDER_ERRORS),
+    _failing(None),
     _Rule(
         "gc",
         _least("gc_share", 0.1),

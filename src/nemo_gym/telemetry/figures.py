@@ -6,8 +6,8 @@
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from time import monotonic, perf_counter, time
 from typing import Any
 
@@ -96,6 +96,8 @@ class ModelFigures:
     """Their seconds, added up."""
     local_slots: int = 0
     """How many calls models that the process runs itself work on at once; 0: it runs none."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Errors and tries that had to be repeated, by category."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,7 @@ def _model(live: LiveCounts) -> ModelFigures:
         load_calls=tuple(live.model_by_load.calls),
         load_seconds=tuple(live.model_by_load.seconds),
         local_slots=sum(live.local_slots.copy().values()),
+        failures=dict(live.model_failures),
     )
 
 

@@ -5,6 +5,7 @@ on. Figures that cost more, such as series by model, are in `recorded` and only 
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import compress
 from time import monotonic, perf_counter
@@ -204,8 +205,9 @@ class LiveCounts:
         """Calls to a provider that ended, well or not."""
         self.model_errors = 0
         self.model_retries = 0
-        self.tokens_in = 0
-        self.tokens_out = 0
+        self.model_failures: defaultdict[str, int] = defaultdict(int)
+        """Errors that calls ended in and those they were tried again for, by category."""
+        self.tokens_in = self.tokens_out = 0
         self.model_open: set[UnderWay] = set()
         """Calls to a provider that have not ended, from their first try on."""
         self.model_duration = PlainHistogram(LIVE_DURATION_BOUNDARIES_S)
@@ -216,8 +218,7 @@ class LiveCounts:
         """How many calls each model that this process runs itself works on at once."""
         self.model_retried_s = 0.0
         """Seconds of the others, waits between tries included, added up."""
-        self.tool_calls = 0
-        self.tool_errors = 0
+        self.tool_calls = self.tool_errors = 0
         self.rows_submitted = 0
         """Captured rows handed to the store."""
         self.rows_durable = 0
@@ -276,7 +277,9 @@ class LiveCounts:
                 others.append((took_s, under_way))
                 continue
             self.model_calls += 1
-            self.model_errors += error is not None
+            if error is not None:
+                self.model_errors += 1
+                self.model_failures[error] += 1
             if under_way:
                 self.model_duration.record(took_s)
             else:

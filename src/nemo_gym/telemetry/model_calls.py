@@ -81,7 +81,7 @@ class ModelCall:
         Without effect on a call that has ended.
         """
         if not self.over:
-            self.ended(None if kind is None else _CATEGORIES.get(kind.__name__, "exception"))
+            self.ended(None if kind is None else _reason_category(kind.__name__))
 
     def carry(self, headers: list[tuple[bytes, bytes]]) -> None:
         """Have the headers of the call to the provider name its span, while traces are on."""
@@ -107,7 +107,9 @@ class ModelCall:
     def retried(self, reason: str) -> None:
         """Count one more try; `reason` is a status such as `429` or the class of an error."""
         self._company = 0
-        counting().model_retries += 1
+        live = counting()
+        live.model_retries += 1
+        live.model_failures[_reason_category(reason)] += 1
         active = exporting()
         if active is not None:
             active.recorded.model_retries.add(1, *self._names, reason)
@@ -160,6 +162,13 @@ class ModelCall:
 def _category(status: int) -> str:
     """Return the category of an HTTP status of 400 and above, as capture has it."""
     return _STATUSES.get(status, "client_error" if status < 500 else "upstream_error")
+
+
+def _reason_category(reason: str) -> str:
+    """Return the category of a status, or of the name of an exception's class."""
+    if reason.isdecimal():
+        return _category(int(reason))
+    return _CATEGORIES.get(reason, "exception")
 
 
 def model_call_started(provider: str, model: str, *, stream: bool = False) -> ModelCall:

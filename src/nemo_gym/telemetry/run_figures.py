@@ -1,0 +1,174 @@
+"""Snapshots of all processes of a run, now and a while ago, in; the figures of a diagnosis out.
+
+Pure. Counts are added up over processes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from operator import itemgetter
+
+from nemo_gym.telemetry.diagnosis import Figures
+from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
+from nemo_gym.telemetry.live import LOADS
+from nemo_gym.telemetry.window import ProcessView, Window, process_view, share
+
+__all__ = ["figures_between", "figures_of"]
+
+_START_S = 2.0
+_NAMED = 3
+"""Servers of a process that are named."""
+_LEAST_CALLS = 5
+"""So many calls in little company are compared; the latency of fewer is chance."""
+
+
+def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
+    """Return the figures that a diagnosis is made from."""
+    window = Window(now, earlier)
+    return figures_between(window, window, window)
+
+
+def figures_between(settled: Window, window: Window, whole: Window) -> Figures:
+    """Return what ended from the one window, what processes did from the other.
+
+    Calls that began in little company are rare but at the beginning, so `whole` is all of the run.
+    """
+    figures = _of_rollouts(settled, window)
+    figures = _with_calls(figures, settled, whole)
+    figures = _with_errors(figures, settled)
+    return _with_processes(figures, window)
+
+
+def _of_rollouts(settled: Window, window: Window) -> Figures:
+    waited, ran = settled.total(_waited_s), settled.total(_ran_s)
+    commits = settled.histogram(lambda one: one.capture.commit)
+    driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
+    return Figures(
+        admission_wait_share=share(waited, waited + ran),
+        active=sum(r.active for r in driving) or None,
+        rounds=_rounds(driving),
+        connection_wait_share=share(settled.total(lambda one: one.model.connection_waited_s), ran),
+        commit_p99_ms=None if commits is None else commits.quantile(0.99),
+    )
+
+
+def _with_calls(figures: Figures, settled: Window, whole: Window) -> Figures:
+    ran = settled.total(_ran_s)
+    durations = settled.histogram(lambda one: one.model.duration)
+    again = settled.total(lambda one: one.model.retried_s)
+    called = settled.total(_called_s)
+    elapsed = settled.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
+    local_slots = sum(one.model.local_slots for one, _ in settled.pairs)
+    return replace(
+        figures,
+        provider_p50_s=None if durations is None else durations.quantile(0.5),
+        provider_share=share(called, ran) if called else None,
+        provider_retried_share=share(again, ran) if again else None,
+        provider_growth=_growth(whole),
+        local_slots=local_slots or None,
+        calls_under_way=called / elapsed if elapsed > 0 else None,
+    )
+
+
+def _with_errors(figures: Figures, settled: Window) -> Figures:
+    retries = settled.total(lambda one: one.model.retries)
+    tries = retries + settled.total(lambda one: one.model.calls)
+    wasted = retries + settled.total(lambda one: one.model.errors)
+    failed = _failures(settled)
+    kind, most = max(failed.items(), key=itemgetter(1), default=(None, 0.0))
+    return replace(
+        figures,
+        provider_again_share=share(retries, tries) or None,
+        provider_errors_share=share(wasted, tries),
+        provider_errors_of=kind,
+        provider_errors_of_share=share(most, sum(failed.values())) if failed else None,
+    )
+
+
+def _with_processes(figures: Figures, window: Window) -> Figures:
+    settled = [(one, before) for one, before in window.pairs if _settled(one)]
+    processes = [process_view(one, before) for one, before in settled]
+    late = max(processes, key=_lateness, default=None)
+    return replace(
+        figures,
+        loop_lag_p99_ms=None if late is None else late.lag_p99_ms,
+        loop_lag_mean_ms=None if late is None else late.lag_mean_ms,
+        loop_lag_of=None if late is None else _named(settled[processes.index(late)][0]),
+        gc_share=_largest([p.gc_share for p in processes]),
+        cpu_share=_largest([p.cpu_share for p in processes]),
+        cpu_wait_share=_largest([p.cpu_wait_share for p in processes]),
+        machine_busy_share=_largest([p.machine_busy_share for p in processes]),
+        run_machine_share=_largest([p.tree_share for p in processes]),
+    )
+
+
+def _waited_s(one: FigureSnapshot) -> float:
+    """Return how long rollouts waited for admission, added up."""
+    return one.rollouts.waited_s if one.rollouts else 0.0
+
+
+def _ran_s(one: FigureSnapshot) -> float:
+    """Return how long rollouts ran, added up."""
+    return one.rollouts.active_s if one.rollouts else 0.0
+
+
+def _called_s(one: FigureSnapshot) -> float:
+    """Return how long calls to providers took, waits between tries included, added up."""
+    return one.model.retried_s + one.model.duration.total + one.model.open_s
+
+
+def _rounds(driving: Sequence[RolloutFigures]) -> float | None:
+    """Return how many times as many rollouts as ran at once there are to run in this session."""
+    most = sum(r.most_active for r in driving)
+    planned = sum((r.planned or 0) - r.finished_before for r in driving)
+    return planned / most if most and planned > 0 else None
+
+
+def _failures(window: Window) -> dict[str, float]:
+    """Return how many tries failed of each kind of error."""
+
+    def of(kind: str) -> float:
+        return window.total(lambda one: one.model.failures.get(kind, 0))
+
+    kinds = dict.fromkeys(kind for one, _ in window.pairs for kind in one.model.failures)
+    return {kind: number for kind in kinds if (number := of(kind)) > 0}
+
+
+def _growth(window: Window) -> float | None:
+    """Return latency in the company that most calls began in, by that in less than half of it.
+
+    None where too few calls began in so little.
+    """
+    calls = _sums(window, lambda one: one.model.load_calls)
+    took = _sums(window, lambda one: one.model.load_seconds)
+    usual = max(range(LOADS), key=calls.__getitem__)
+    few, few_s = sum(calls[: max(0, usual - 1)]), sum(took[: max(0, usual - 1)])
+    if few < _LEAST_CALLS or few_s <= 0:
+        return None
+    return (took[usual] / calls[usual]) / (few_s / few)
+
+
+def _sums(window: Window, read: Callable[[FigureSnapshot], Sequence[float]]) -> list[float]:
+    def at(load: int) -> float:
+        return window.total(lambda one: read(one)[load])
+
+    return [at(load) for load in range(LOADS)]
+
+
+def _settled(one: FigureSnapshot) -> bool:
+    """Say whether a process is past its start, which is full of collections and lag."""
+    return one.loop is not None and one.loop.observed_s >= _START_S
+
+
+def _lateness(one: ProcessView) -> tuple[float, float]:
+    """Order processes by how late their loops are, those with a single pause after the others."""
+    return one.lag_mean_ms or 0.0, one.lag_p99_ms or 0.0
+
+
+def _named(one: FigureSnapshot) -> str:
+    names = [server.name for server in one.servers]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{one.process} ({', '.join(names[:_NAMED])}{more})" if names else one.process
+
+
+def _largest(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
