@@ -12,14 +12,6 @@ from typing import Any
 
 import pytest
 
-from nemo_gym.capture.store import CaptureStore
-from nemo_gym.ids import RolloutId
-from nemo_gym.telemetry import live
-from nemo_gym.telemetry.diagnosis import Diagnosis
-from nemo_gym.telemetry.figures import snapshot
-from nemo_gym.telemetry.run_view import view_run
-from support.capture_writers import made_row
-from support.disks import FaultyDisk
 from support.eval_command import environ_of
 from support.eval_servers import COUNTER, provider_process
 from support.gym_command import gym
@@ -117,20 +109,3 @@ def test_a_loop_held_by_synchronous_work_is_named(tmp_path: Path) -> None:
 
     assert told["diagnosis"]["bottleneck"] == "event_loop"
     assert "move synchronous work" in told["diagnosis"]["advice"]
-
-
-def test_a_slow_disk_of_captures_is_named(tmp_path: Path) -> None:
-    live._reset()
-    disk = FaultyDisk()
-    disk.sync_delay_s = 0.25
-    store = CaptureStore(tmp_path, disk=disk)
-    for number in range(3):
-        store.submit(made_row(RolloutId(f"{number}-0"), f"c{number}", 100)).result(10)
-    store.close()
-
-    assert diagnosis_here().bottleneck == "disk"
-    assert "commit p99" in str(diagnosis_here())
-
-
-def diagnosis_here() -> Diagnosis:
-    return view_run([snapshot("driver")]).diagnosis

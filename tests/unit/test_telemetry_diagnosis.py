@@ -21,6 +21,9 @@ HEALTHY = Figures(
     run_machine_share=0.3,
     connection_wait_share=0.0,
     commit_p99_ms=4,
+    commit_share=0.01,
+    output_wait_share=0.01,
+    output_write_s=0.004,
 )
 
 
@@ -178,7 +181,66 @@ def but(**changes: float | str | None) -> Figures:
             "40 % of the time spent waiting for connections",
             "connections",
         ),
-        (but(commit_p99_ms=900), "disk", "commit p99 900 ms", "disk"),
+        (
+            but(commit_p99_ms=900, commit_share=0.5),
+            "disk",
+            "calls waited 50 % of the time to be captured; commit p99 900 ms",
+            "put the capture directory on a faster local disk",
+        ),
+        (
+            but(
+                commit_p99_ms=230,
+                commit_share=0.05,
+                provider_share=0.9,
+                provider_p50_s=4.0,
+                rounds=9,
+            ),
+            "admission",
+            "9.0 times as many rollouts as ran at once",
+            "raise --concurrency",
+        ),
+        (
+            but(commit_p99_ms=900, commit_share=0.3, provider_share=0.7, rounds=9),
+            "admission",
+            "9.0 times as many rollouts as ran at once",
+            "raise --concurrency",
+        ),
+        (but(commit_p99_ms=8, commit_share=0.5), "none", "commit p99 8 ms", "nothing stands out"),
+        (
+            but(output_wait_share=0.9, output_write_s=1.5, provider_share=0.97, rounds=37),
+            "disk",
+            "rollouts waited 90 % of the time to be written; each took 1.5 s",
+            "put the output (--output) on a faster local disk",
+        ),
+        (
+            but(output_wait_share=0.3, output_write_s=1.5, admission_wait_share=0.6),
+            "admission",
+            "rollouts waited 60 % of the time for admission",
+            "raise --concurrency",
+        ),
+        (
+            but(
+                loop_lag_p99_ms=60,
+                loop_lag_mean_ms=11,
+                loop_share=0.004,
+                provider_share=0.99,
+                provider_p50_s=20.0,
+            ),
+            "provider",
+            "provider p50 20.0 s; loop lag p99 60 ms",
+            "the provider sets the pace",
+        ),
+        (
+            but(
+                loop_lag_p99_ms=340,
+                loop_lag_mean_ms=60,
+                loop_share=0.9,
+                provider_share=0.8,
+            ),
+            "event_loop",
+            "loop lag p99 340 ms",
+            "move synchronous work",
+        ),
         (
             but(
                 provider_errors_share=0.5,
@@ -227,7 +289,14 @@ def but(**changes: float | str | None) -> Figures:
         "machine-too-small",
         "gc-before-its-effects",
         "connections-before-admission",
-        "disk",
+        "disk-of-captures",
+        "commits-that-are-little-of-a-call",
+        "commits-that-take-less-than-the-provider",
+        "commits-that-take-no-time",
+        "disk-of-the-output",
+        "slow-output-while-others-wait-for-admission",
+        "lag-that-is-little-of-a-call",
+        "lag-within-calls",
         "errors-before-everything",
         "admission-without-telemetry",
         "nothing-without-telemetry",

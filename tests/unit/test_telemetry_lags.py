@@ -11,6 +11,7 @@ from nemo_gym.telemetry.figures import (
     FigureSnapshot,
     LoopFigures,
     ModelFigures,
+    RolloutFigures,
     from_json,
     snapshot,
     to_json,
@@ -137,3 +138,29 @@ async def test_a_single_pause_makes_no_mean_lag() -> None:
 
     assert taken.loop is not None
     assert (taken.loop.lag_p99_ms, taken.loop.lag_mean_ms) == (1030.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("call_s", "bottleneck"), [(20.0, "provider"), (4.0, "provider"), (0.05, "event_loop")]
+)
+def test_lag_is_named_only_where_it_takes_more_of_the_time_than_the_provider(
+    call_s: float, bottleneck: str
+) -> None:
+    taken = Cell().lived([2.0, 20.0] * 20 + [60.0, 60.0])
+    calls = HistogramReading((call_s, 2 * call_s), (100, 0, 0), 100 * call_s)
+    model = replace(taken.model, calls=100, duration=calls)
+    active_s = 100 * (call_s + 0.05)
+    driver = RolloutFigures(100, 100, 0, 0, 99, 0, 99.0, 0.0, active_s, most_active=100)
+
+    found = diagnose_run([replace(taken, rollouts=driver, model=model)])
+
+    assert found.bottleneck == bottleneck
+
+
+def test_lag_is_weighed_against_calls_where_no_driver_is_seen() -> None:
+    taken = Cell().lived([2.0, 20.0] * 20 + [60.0, 60.0])
+    calls = HistogramReading((20.0, 40.0), (100, 0, 0), 2000.0)
+
+    found = diagnose_run([replace(taken, model=replace(taken.model, calls=100, duration=calls))])
+
+    assert found.bottleneck == "none"

@@ -28,7 +28,7 @@ from nemo_gym.rollouts.outcome import Failure, Rewarded
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.record import EndedAttempt, Timing, identity_of
 from nemo_gym.rollouts.resume import Attempt
-from nemo_gym.rollouts.sink import RolloutSink
+from nemo_gym.rollouts.sink import RolloutSink, RowKind
 from nemo_gym.rollouts.sizes import record_sizes
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.live import live_counts
@@ -234,7 +234,7 @@ class Collector:
         """Write the row of an ended attempt, then count it."""
         members = _row(ended, await self._attachments(ended))
         rewarded = isinstance(ended.outcome, Rewarded)
-        await self._sink.keep("output" if rewarded else "failures", join_members(members))
+        await self._written("output" if rewarded else "failures", ended, members)
         self._count(ended.outcome)
         if rewarded:
             record_sizes(members)
@@ -242,6 +242,15 @@ class Collector:
         rollout_finished(outcome, ended.timing.latency_ms / 1000)
         if self._hooks.finished is not None:
             self._hooks.finished(ended, members)
+
+    async def _written(self, kind: RowKind, ended: EndedAttempt, members: Members) -> None:
+        """Return once the row is durable; the wait is counted, however it ends."""
+        writing = self._live.writing
+        writing.begin(ended, time.perf_counter())
+        try:
+            await self._sink.keep(kind, join_members(members))
+        finally:
+            writing.end(ended, time.perf_counter())
 
     async def _attachments(self, ended: EndedAttempt) -> Mapping[str, object]:
         if self._hooks.attach is None or self._stop.stopping:

@@ -57,6 +57,8 @@ class Figures:
     """Of the process whose loop is late most."""
     loop_lag_mean_ms: float | None = None
     """Of the same process, the longest left out: one long pause makes a p99, but no mean."""
+    loop_share: float | None = None
+    """Of the time that rollouts ran, or else calls took, the part that this lag may have taken."""
     loop_lag_of: str | None = None
     """That process, with the servers in it."""
     gc_share: float | None = None
@@ -73,6 +75,12 @@ class Figures:
     """Of the time that rollouts ran, the part spent waiting for a connection."""
     commit_p99_ms: float | None = None
     """Until a captured call is durable."""
+    commit_share: float | None = None
+    """Of the time that rollouts ran, or else calls took, the part in which calls waited for it."""
+    output_wait_share: float | None = None
+    """Of the time from being offered to being durable, the part that finished rollouts waited."""
+    output_write_s: float | None = None
+    """Until the row of a finished rollout is durable, on average."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ def diagnose(figures: Figures) -> Diagnosis:
     for rule in _RULES:
         if rule.holds(figures):
             return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), rule.advice)
-    shown = tuple(name for name in _PHRASES if name != "loop_lag_mean_ms" and _tells(figures, name))
+    shown = tuple(name for name in _PHRASES if name not in _UNTOLD and _tells(figures, name))
     unseen = figures.loop_lag_p99_ms is None and figures.cpu_share is None
     advice = "nothing stands out in the counts" if unseen else "nothing stands out"
     return Diagnosis("none", _evidence(figures, shown), advice)
@@ -162,6 +170,8 @@ def _seconds(value: float) -> str:
 
 _LEAST_SHARE = 0.01
 _LATE_MS = 50
+_LARGE = 0.25
+"""Part of the time that is worth a word, where nothing else takes more."""
 _PHRASES: dict[str, Callable[[float], str]] = {
     "admission_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time for admission",
     "active": lambda v: f"{v:.0f} active",
@@ -184,9 +194,13 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "machine_busy_share": lambda v: f"all cores of the machine {_percent(v)} busy",
     "run_machine_share": lambda v: f"this run used {_percent(v)} of all cores",
     "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
+    "commit_share": lambda v: f"calls waited {_percent(v)} of the time to be captured",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
+    "output_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time to be written",
+    "output_write_s": lambda v: f"each took {_seconds(v)}",
 }
-_SLOW_LOOP = _both(_least("loop_lag_p99_ms", _LATE_MS), _least("loop_lag_mean_ms", 10))
+_UNTOLD = ("loop_lag_mean_ms", "output_write_s")
+"""Figures that say something only beside another one."""
 _FULL_CORE = _least("cpu_share", 0.85)
 
 
@@ -200,6 +214,32 @@ def _filled(figures: Figures) -> bool:
     # Cores that others keep busy matter only to a run that wants them, which `_starved` finds.
     busy, own = figures.machine_busy_share, figures.run_machine_share
     return busy is not None and own is not None and busy >= 0.95 and own >= 0.5
+
+
+def _slow_loop(figures: Figures) -> bool:
+    late = _least("loop_lag_p99_ms", _LATE_MS)(figures) and _least("loop_lag_mean_ms", 10)(figures)
+    lost = figures.loop_share
+    if not late or lost is None:
+        return late
+    # About half of what is late is late within calls, and no time of the provider.
+    return lost >= _LARGE and lost >= (figures.provider_share or 0.0) - lost / 2
+
+
+def _slow_capture(figures: Figures) -> bool:
+    part = figures.commit_share
+    if part is None or not _least("commit_p99_ms", 50)(figures):
+        return False
+    return part >= _LARGE and part >= (figures.provider_share or 0.0)
+
+
+def _slow_output(figures: Figures) -> bool:
+    # While others wait for admission, rows are written beside them and hold nothing up.
+    part = figures.output_wait_share
+    if part is None or not _least("output_write_s", 0.05)(figures):
+        return False
+    waiting = (1 - part) * (figures.admission_wait_share or 0.0)
+    calling = (1 - part - waiting) * (figures.provider_share or 0.0)
+    return part >= _LARGE and part >= max(waiting, calling)
 
 
 def _not_at_once(figures: Figures) -> bool:
@@ -270,7 +310,7 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "event_loop",
-        _SLOW_LOOP,
+        _slow_loop,
         ("loop_lag_p99_ms", "cpu_share", "provider_p50_s"),
         "something blocks the event loop: move synchronous work of tools and verifiers off it, or "
         "give that server a process of its own",
@@ -283,9 +323,15 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "disk",
-        _least("commit_p99_ms", 200),
-        ("commit_p99_ms", "provider_p50_s", "active"),
+        _slow_capture,
+        ("commit_share", "commit_p99_ms", "provider_p50_s", "active"),
         "put the capture directory on a faster local disk",
+    ),
+    _Rule(
+        "disk",
+        _slow_output,
+        ("output_wait_share", "output_write_s", "provider_p50_s", "active"),
+        "put the output (--output) on a faster local disk",
     ),
     _Rule(
         "local_model",

@@ -49,7 +49,7 @@ class RolloutFigures:
     reward_total: float
     """Of all that are finished."""
     waited_s: float
-    """Seconds waited for admission, all rollouts added up, those that still wait so far."""
+    """Seconds waited for admission, all rollouts added up, so far."""
     active_s: float
     """Seconds run, all rollouts added up, those that still run so far."""
     finished_before: int = 0
@@ -58,6 +58,8 @@ class RolloutFigures:
     """Most that ran at once, in this session."""
     ran_s: float | None = None
     """Seconds since this session began; None: not known."""
+    writing_s: float = 0.0
+    """Seconds waited for rows to be durable, all rollouts added up, so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +219,7 @@ def _rollouts(live: LiveCounts) -> RolloutFigures | None:
         r.finished_before,
         r.running.most,
         None if r.began_at is None else now - r.began_at,
+        r.writing.total_s(now),
     )
 
 

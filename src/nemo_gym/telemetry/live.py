@@ -139,6 +139,7 @@ class RolloutCounts:
         "reward_total",
         "running",
         "waiting",
+        "writing",
     )
 
     def __init__(self) -> None:
@@ -163,6 +164,8 @@ class RolloutCounts:
         """Waits for admission."""
         self.running = Ongoing()
         """Rollouts, from their admission on."""
+        self.writing = Ongoing()
+        """Waits for the row of a rollout to be durable."""
 
     def begin(self, planned: int, finished_before: int = 0, reward_before: float = 0.0) -> None:
         """Begin a run, or go on where its earlier sessions ended; `planned` are its rollouts."""
@@ -170,7 +173,7 @@ class RolloutCounts:
         self.finished = self.finished_before = finished_before
         self.reward_total = reward_before
         self.offered = self.failed = 0
-        self.waiting, self.running = Ongoing(), Ongoing()
+        self.waiting, self.running, self.writing = Ongoing(), Ongoing(), Ongoing()
 
 
 class ConnectionWaits(Gathered[float]):

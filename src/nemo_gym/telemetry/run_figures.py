@@ -10,13 +10,15 @@ from operator import itemgetter
 from nemo_gym.telemetry.diagnosis import Figures
 from nemo_gym.telemetry.figures import FigureSnapshot, RolloutFigures
 from nemo_gym.telemetry.live import LOADS
-from nemo_gym.telemetry.window import ProcessView, Window, process_view, share
+from nemo_gym.telemetry.window import ProcessView, Window, ended_in_session, process_view, share
 
 __all__ = ["figures_between", "figures_of"]
 
 _START_S = 2.0
 _NAMED = 3
 """Servers of a process that are named."""
+_TURNS = 4
+"""How often a loop is waited for in a call, and in a rollout besides, at the least."""
 _LEAST_CALLS = 5
 """So many calls in little company are compared; the latency of fewer is chance."""
 
@@ -35,19 +37,19 @@ def figures_between(settled: Window, window: Window, whole: Window) -> Figures:
     figures = _of_rollouts(settled, window)
     figures = _with_calls(figures, settled, whole)
     figures = _with_errors(figures, settled)
-    return _with_processes(figures, window)
+    figures = _with_disks(figures, settled)
+    figures = _with_processes(figures, window)
+    return replace(figures, loop_share=_loop_share(figures, settled))
 
 
 def _of_rollouts(settled: Window, window: Window) -> Figures:
     waited, ran = settled.total(_waited_s), settled.total(_ran_s)
-    commits = settled.histogram(lambda one: one.capture.commit)
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=share(waited, waited + ran),
         active=sum(r.active for r in driving) or None,
         rounds=_rounds(driving),
         connection_wait_share=share(settled.total(lambda one: one.model.connection_waited_s), ran),
-        commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
 
 
@@ -82,6 +84,43 @@ def _with_errors(figures: Figures, settled: Window) -> Figures:
         provider_errors_of=kind,
         provider_errors_of_share=share(most, sum(failed.values())) if failed else None,
     )
+
+
+def _with_disks(figures: Figures, settled: Window) -> Figures:
+    waited, ran, called = map(settled.total, (_waited_s, _ran_s, _called_s))
+    writing = settled.total(lambda one: one.rollouts.writing_s if one.rollouts else 0.0)
+    ended = settled.total(ended_in_session)
+    commits = settled.histogram(lambda one: one.capture.commit)
+    committing = _committing_s(settled)
+    return replace(
+        figures,
+        output_wait_share=share(writing, waited + ran + writing),
+        output_write_s=writing / ended if ended else None,
+        commit_share=share(committing, ran or called + committing),
+        commit_p99_ms=None if commits is None else commits.quantile(0.99),
+    )
+
+
+def _committing_s(window: Window) -> float:
+    """Return how long calls waited for their row to be durable, about, added up."""
+    commits = window.histogram(lambda one: one.capture.commit)
+    if commits is None or commits.count <= 0:
+        return 0.0
+    return window.total(lambda one: one.capture.durable) * commits.total / commits.count / 1000
+
+
+def _loop_share(figures: Figures, settled: Window) -> float | None:
+    """Return the part of the time that lag may have taken; None where no time is known.
+
+    Whatever a call or a rollout waits for is noticed a mean lag too late, each time.
+    """
+    lag_ms, ran = figures.loop_lag_mean_ms, settled.total(_ran_s)
+    calls = settled.total(lambda one: one.model.calls) + sum(
+        one.model.in_flight for one, _ in settled.pairs
+    )
+    rollouts = settled.total(ended_in_session) + (figures.active or 0) if ran else 0
+    late_s = (lag_ms or 0.0) / 1000 * _TURNS * (calls + rollouts)
+    return None if lag_ms is None else share(late_s, ran or settled.total(_called_s))
 
 
 def _with_processes(figures: Figures, window: Window) -> Figures:
