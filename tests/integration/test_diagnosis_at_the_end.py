@@ -24,6 +24,18 @@ class Counted(SimpleResourcesServer):
         return await super().aggregate_metrics(body)
 """
 
+SLOW = """
+import asyncio
+from nemo_gym.base_resources_server import (
+    BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer,
+)
+
+class Slow(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        await asyncio.sleep(1.0)
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+"""
+
 
 def evaluated(folder: Path, origin: str, *more: str, rows: int = 60) -> str:
     """Evaluate an environment, and return what the run printed."""
@@ -58,6 +70,7 @@ def test_metrics_that_hold_the_loop_are_not_what_slowed_the_rollouts_down(tmp_pa
 
     assert "diagnosis: " in said
     assert "event loop" not in said
+    assert "not measured" not in said
 
 
 def test_a_provider_that_answers_all_in_the_same_time_calls_for_more_concurrency(
@@ -69,3 +82,20 @@ def test_a_provider_that_answers_all_in_the_same_time_calls_for_more_concurrency
     assert "diagnosis: 6.0 times as many rollouts as ran at once" in said
     assert "provider p50 1.0 s" in said
     assert "raise --concurrency: the provider shows no sign of being full" in said
+    assert "not measured: telemetry.metrics.enabled=true shows them)\n" in said
+
+
+def test_a_verifier_that_takes_longer_than_the_provider_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "slow" / "resources_servers" / "slow"
+    (folder / "configs").mkdir(parents=True)
+    (folder / "app.py").write_text(SLOW)
+    config = "slow: {resources_servers: {slow: {entrypoint: app.py}}}\n"
+    (folder / "configs" / "slow.yaml").write_text(config)
+    change = ("--search-dir", str(tmp_path / "slow"), "--resources-server", "slow")
+    bind = "++counter_agent.responses_api_agents.simple_agent.resources_server.name=slow"
+
+    with provider_process(answer={"text": "done"}, delay_s=0.1) as origin:
+        said = evaluated(tmp_path, origin, *change, bind, "--concurrency", "5", rows=25)
+
+    assert "diagnosis: agents, tools and verifiers took 9" in said
+    assert "of a rollout's time outside model calls; 1." in said

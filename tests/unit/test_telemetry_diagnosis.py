@@ -24,6 +24,8 @@ HEALTHY = Figures(
     commit_share=0.01,
     output_wait_share=0.01,
     output_write_s=0.004,
+    outside_share=0.69,
+    outside_s=0.15,
 )
 
 
@@ -265,6 +267,25 @@ def but(**changes: float | str | None) -> Figures:
             "provider p50 400 ms",
             "nothing stands out in the counts",
         ),
+        (
+            but(
+                outside_share=0.83,
+                outside_s=2.0,
+                provider_share=0.17,
+                admission_wait_share=0.55,
+                provider_p50_s=0.2,
+            ),
+            "outside_calls",
+            "agents, tools and verifiers took 83 % of a rollout's time outside model calls; 2.0 s "
+            "of each rollout; provider p50 200 ms",
+            "see what agents, tools and verifiers do meanwhile",
+        ),
+        (
+            but(outside_share=0.9, outside_s=0.02, admission_wait_share=0.55),
+            "admission",
+            "rollouts waited 55 % of the time for admission",
+            "raise --concurrency",
+        ),
         (Figures(), "none", "", "nothing stands out in the counts"),
     ],
     ids=[
@@ -300,6 +321,8 @@ def but(**changes: float | str | None) -> Figures:
         "errors-before-everything",
         "admission-without-telemetry",
         "nothing-without-telemetry",
+        "slow-verifier",
+        "short-rollouts-that-are-mostly-handed-on",
         "nothing-known",
     ],
 )

@@ -300,7 +300,7 @@ def test_the_start_of_a_process_is_no_bottleneck() -> None:
 
 def test_what_servers_did_for_an_earlier_run_is_no_part_of_a_diagnosis() -> None:
     slow = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 40.0)
-    driver = process("driver", rollouts=replace(ROLLOUTS, waited_s=0.0, active_s=20.0))
+    driver = process("driver", rollouts=replace(ROLLOUTS, waited_s=0.0, active_s=4.0))
     before = process("cell", 50.0, model=replace(MODEL, calls=10, errors=9, duration=slow))
     after = process(
         "cell",

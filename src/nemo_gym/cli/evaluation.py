@@ -28,6 +28,7 @@ from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
 from nemo_gym.runtime.supervise import until_dead
 from nemo_gym.runtime.told import as_one
+from nemo_gym.telemetry.diagnosis import UNMEASURED
 from nemo_gym.telemetry.figures import FigureSnapshot, from_json, from_object
 from nemo_gym.telemetry.run_view import diagnose_run
 
@@ -183,8 +184,13 @@ async def _diagnosis(
 ) -> str | None:
     if wall_s < _SHORT_RUN_S:
         return None
-    found = diagnose_run(await _figures(running), before)
-    return None if found.bottleneck == "none" else str(found)
+    now = await _figures(running)
+    found = diagnose_run(now, before)
+    if found.bottleneck == "none":
+        return None
+    # What was not measured was not ruled out either.
+    measured = any(one.loop is not None for one in now)
+    return str(found) if measured else f"{found} ({UNMEASURED})"
 
 
 async def _figures(running: RunningServers) -> list[FigureSnapshot]:

@@ -6,7 +6,10 @@ from typing import Literal
 
 from nemo_gym.telemetry.provider_errors import OTHER_ERROR, PROVIDER_ERRORS
 
-__all__ = ["Bottleneck", "Diagnosis", "Figures", "diagnose"]
+__all__ = ["UNMEASURED", "Bottleneck", "Diagnosis", "Figures", "diagnose"]
+
+UNMEASURED = "loop lag, GC and CPU were not measured: telemetry.metrics.enabled=true shows them"
+"""What a diagnosis without these figures cannot have seen."""
 
 Bottleneck = Literal[
     "provider_errors",
@@ -17,6 +20,7 @@ Bottleneck = Literal[
     "connections",
     "disk",
     "local_model",
+    "outside_calls",
     "admission",
     "provider",
     "none",
@@ -35,6 +39,10 @@ class Figures:
     """Of calls that ended with their first try: no wait before another one is in it."""
     provider_share: float | None = None
     """Of the time that rollouts ran, the part during which a call to a provider was open."""
+    outside_share: float | None = None
+    """Of that time, the part in which neither a call was open nor its row on the way to disk."""
+    outside_s: float | None = None
+    """That part of a rollout, in seconds."""
     provider_retried_share: float | None = None
     """Of that time, the part in calls that were tried again, waits between tries included."""
     provider_growth: float | None = None
@@ -177,6 +185,10 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "active": lambda v: f"{v:.0f} active",
     "provider_p50_s": lambda v: f"provider p50 {_seconds(v)}",
     "provider_share": lambda v: f"the provider took {_percent(v)} of the running time",
+    "outside_share": lambda v: (
+        f"agents, tools and verifiers took {_percent(v)} of a rollout's time outside model calls"
+    ),
+    "outside_s": lambda v: f"{_seconds(v)} of each rollout",
     "provider_growth": lambda v: f"its calls take {_times(v)} times as long in company",
     "provider_again_share": lambda v: f"{_percent(v)} of the tries had to be repeated",
     "rounds": lambda v: f"{_times(v)} times as many rollouts as ran at once",
@@ -199,7 +211,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "output_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time to be written",
     "output_write_s": lambda v: f"each took {_seconds(v)}",
 }
-_UNTOLD = ("loop_lag_mean_ms", "output_write_s")
+_UNTOLD = ("loop_lag_mean_ms", "output_write_s", "outside_share", "outside_s")
 """Figures that say something only beside another one."""
 _FULL_CORE = _least("cpu_share", 0.85)
 
@@ -254,6 +266,11 @@ _WAITING = _least("admission_wait_share", 0.3)
 def _local_model_full(figures: Figures) -> bool:
     slots, under_way = figures.local_slots, figures.calls_under_way
     return slots is not None and under_way is not None and under_way >= 0.9 * slots
+
+
+def _outside_calls(figures: Figures) -> bool:
+    # Less than that is what servers need to hand a rollout on, which no component can mend.
+    return _least("outside_share", 0.6)(figures) and _least("outside_s", 0.2)(figures)
 
 
 def _provider_full(figures: Figures) -> bool:
@@ -360,6 +377,13 @@ _RULES: tuple[_Rule, ...] = (
         ("rounds", "admission_wait_share", "provider_p50_s", "loop_lag_p99_ms", "active"),
         "raise --concurrency: the provider shows no sign of being full; if its latency grows "
         "then, it is the provider",
+    ),
+    _Rule(
+        "outside_calls",
+        _outside_calls,
+        ("outside_share", "outside_s", "provider_p50_s", "loop_lag_p99_ms", "active"),
+        "see what agents, tools and verifiers do meanwhile; where they only wait for something "
+        "that can take more, raise --concurrency",
     ),
     _Rule(
         "admission",

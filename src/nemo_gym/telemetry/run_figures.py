@@ -59,11 +59,15 @@ def _with_calls(figures: Figures, settled: Window, whole: Window) -> Figures:
     again = settled.total(lambda one: one.model.retried_s)
     called = settled.total(_called_s)
     elapsed = settled.total(lambda one: (one.rollouts.ran_s or 0.0) if one.rollouts else 0.0)
+    rollouts = settled.total(ended_in_session) + (figures.active or 0)
+    outside = max(0.0, ran - called - _committing_s(settled))
     local_slots = sum(one.model.local_slots for one, _ in settled.pairs)
     return replace(
         figures,
         provider_p50_s=None if durations is None else durations.quantile(0.5),
         provider_share=share(called, ran) if called else None,
+        outside_share=share(outside, ran) if called else None,
+        outside_s=outside / rollouts if called and rollouts else None,
         provider_retried_share=share(again, ran) if again else None,
         provider_growth=_growth(whole),
         local_slots=local_slots or None,
