@@ -66,7 +66,7 @@ async def exercise() -> None:
         count_tokens("openai", "m", tokens_in=1, tokens_out=1)
         capture_committed(1, 1, 0.1)
         capture_failed("ENOSPC")
-        connection_waited(0.1)
+        connection_waited(0.1, "http://h:1")
         rollout_finished("rewarded", 1.0)
         tool_call_ended("t", 0.1, "timeout")
         await asyncio.sleep(0.05)

@@ -216,6 +216,7 @@ async def test_waiting_for_a_connection_is_counted(provider: Provider) -> None:
     assert live_counts().connection_waits - before == 2
     assert live_counts().connection_waited_s == waited_s
     assert live_counts().connection_waited_s > 0
+    assert live_counts().connection_waits_to[provider.origin] > 0
 
 
 async def test_a_provider_that_says_nothing_is_a_timeout(

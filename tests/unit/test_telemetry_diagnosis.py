@@ -178,10 +178,15 @@ def but(**changes: float | str | None) -> Figures:
             "fewer objects",
         ),
         (
-            but(connection_wait_share=0.4, admission_wait_share=0.5),
+            but(
+                connection_wait_share=0.4,
+                connection_wait_of="http://10.0.0.7:8000",
+                admission_wait_share=0.5,
+                provider_p50_s=2.4,
+            ),
             "connections",
-            "40 % of the time spent waiting for connections",
-            "connections",
+            "40 % of the time spent waiting for a connection, mostly to http://10.0.0.7:8000; 32 a",
+            "raise 'max_connections' of the model server that calls it",
         ),
         (
             but(commit_p99_ms=900, commit_share=0.5),

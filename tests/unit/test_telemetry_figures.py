@@ -263,7 +263,7 @@ def test_every_figure_of_a_diagnosis_comes_from_the_snapshots() -> None:
     driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0, most_active=10, ran_s=10.0)
     driver = replace(driver, writing_s=1.0)
     model = replace(MODEL, calls=10, duration=calls, retried_s=1.0, retries=1, local_slots=2)
-    model = replace(model, failures={"rate_limit": 1})
+    model = replace(model, failures={"rate_limit": 1}, connection_waits_to={"a": 1.0})
     model = replace(model, load_calls=(9, 0, 0, 10, *[0] * 12))
     model = replace(model, load_seconds=(9.0, 0.0, 0.0, 27.0, *[0.0] * 12))
     capture = CaptureFigures(1, 1, 0, HistogramReading((1.0, 10.0, 100.0), (0, 1, 0, 0), 5.0))

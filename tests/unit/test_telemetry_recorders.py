@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from nemo_gym.errors import CallTimeout, ConnectionLost
+from nemo_gym.telemetry import live
 from nemo_gym.telemetry.live import LiveCounts, live_counts
 from nemo_gym.telemetry.model_calls import count_tokens, model_call_started
 from nemo_gym.telemetry.recorded import Recorded
@@ -257,15 +258,27 @@ def test_a_tool_that_a_model_made_up_is_no_series_of_its_own() -> None:
     assert names == ["send_mail", "unknown"]
 
 
+def test_waits_for_connections_are_told_by_server_up_to_a_limit() -> None:
+    live._reset()
+    for number in range(1000):
+        connection_waited(1.0, f"http://h:{number}")
+    connection_waited(2.0, "http://h:7")
+
+    waits = live_counts().connection_waits_to
+    live._reset()
+    assert waits["http://h:7"] == 3.0
+    assert (len(waits), sum(waits.values())) == (101, 1002.0)
+
+
 def test_the_wait_for_a_connection_is_recorded() -> None:
     changes = Changes()
-    connection_waited(0.5)
+    connection_waited(0.5, "http://h:1")
     connection_at_hand()
     with metering() as metered:
-        connection_waited(0.25)
+        connection_waited(0.25, "http://h:1")
         connection_at_hand()
         [(_, during)] = metered.exporting.recorded.connection_wait.read()
-    connection_waited(1.0)
+    connection_waited(1.0, "http://h:1")
     connection_at_hand()
 
     [(_, wait)] = metered.exporting.recorded.connection_wait.read()

@@ -81,6 +81,8 @@ class Figures:
     """Of all cores of the machine, the part that the run used, a model it started included."""
     connection_wait_share: float | None = None
     """Of the time that rollouts ran, the part spent waiting for a connection."""
+    connection_wait_of: str | None = None
+    """Scheme, host and port of the server that most of this was waited for."""
     commit_p99_ms: float | None = None
     """Until a captured call is durable."""
     commit_share: float | None = None
@@ -146,7 +148,12 @@ def _both(
 def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
     known = ((name, getattr(figures, name)) for name in names)
     said = [(name, _PHRASES[name](value)) for name, value in known if value is not None]
-    more = {"loop_lag_p99_ms": _where(figures), "provider_errors_share": _mostly(figures)}
+    server = figures.connection_wait_of
+    more = {
+        "loop_lag_p99_ms": _where(figures),
+        "provider_errors_share": _mostly(figures),
+        "connection_wait_share": f", mostly to {server}" if server else "",
+    }
     return tuple(f"{told}{more.get(name, '')}" for name, told in said)
 
 
@@ -205,7 +212,7 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "cpu_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for a core",
     "machine_busy_share": lambda v: f"all cores of the machine {_percent(v)} busy",
     "run_machine_share": lambda v: f"this run used {_percent(v)} of all cores",
-    "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for connections",
+    "connection_wait_share": lambda v: f"{_percent(v)} of the time spent waiting for a connection",
     "commit_share": lambda v: f"calls waited {_percent(v)} of the time to be captured",
     "commit_p99_ms": lambda v: f"commit p99 {v:.0f} ms",
     "output_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time to be written",
@@ -335,8 +342,10 @@ _RULES: tuple[_Rule, ...] = (
     _Rule(
         "connections",
         _least("connection_wait_share", 0.25),
-        ("connection_wait_share", "provider_p50_s", "active"),
-        "raise the number of connections to that server",
+        # A call's time has this wait in it, which is none of the provider's.
+        ("connection_wait_share", "active"),
+        "raise 'max_connections' of the model server that calls it, or see why connecting takes "
+        "that long",
     ),
     _Rule(
         "disk",

@@ -100,6 +100,8 @@ class ModelFigures:
     """How many calls models that the process runs itself work on at once; 0: it runs none."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Errors and tries that had to be repeated, by category."""
+    connection_waits_to: Mapping[str, float] = field(default_factory=dict)
+    """Seconds waited for a connection, by scheme, host and port of the server at its other end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +244,7 @@ def _model(live: LiveCounts) -> ModelFigures:
         load_seconds=tuple(live.model_by_load.seconds),
         local_slots=sum(live.local_slots.copy().values()),
         failures=dict(live.model_failures),
+        connection_waits_to=dict(live.connection_waits_to),
     )
 
 

@@ -206,8 +206,7 @@ class LiveCounts:
         self.rollouts = RolloutCounts()
         self.model_calls = 0
         """Calls to a provider that ended, well or not."""
-        self.model_errors = 0
-        self.model_retries = 0
+        self.model_errors = self.model_retries = 0
         self.model_failures: defaultdict[str, int] = defaultdict(int)
         """Errors that calls ended in and those they were tried again for, by category."""
         self.tokens_in = self.tokens_out = 0
@@ -230,6 +229,8 @@ class LiveCounts:
         self.connection_waits = 0
         self.connection_waited_s = 0.0
         """Seconds that calls over HTTP waited for a connection, added up."""
+        self.connection_waits_to: defaultdict[str, float] = defaultdict(float)
+        """The same by scheme, host and port of the server that they go to."""
         self.ended_calls = EndedCalls(self._count_calls)
         """Calls to a provider that have ended; what is said of them above is counted from it."""
         self.connections = ConnectionWaits(self._count_waits)

@@ -3,7 +3,7 @@
 Pure. Counts are added up over processes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -44,12 +44,14 @@ def figures_between(settled: Window, window: Window, whole: Window) -> Figures:
 
 def _of_rollouts(settled: Window, window: Window) -> Figures:
     waited, ran = settled.total(_waited_s), settled.total(_ran_s)
+    waits = _by_name(settled, lambda one: one.model.connection_waits_to)
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=share(waited, waited + ran),
         active=sum(r.active for r in driving) or None,
         rounds=_rounds(driving),
         connection_wait_share=share(settled.total(lambda one: one.model.connection_waited_s), ran),
+        connection_wait_of=max(waits, key=waits.__getitem__, default=None),
     )
 
 
@@ -79,7 +81,7 @@ def _with_errors(figures: Figures, settled: Window) -> Figures:
     retries = settled.total(lambda one: one.model.retries)
     tries = retries + settled.total(lambda one: one.model.calls)
     wasted = retries + settled.total(lambda one: one.model.errors)
-    failed = _failures(settled)
+    failed = _by_name(settled, lambda one: one.model.failures)
     kind, most = max(failed.items(), key=itemgetter(1), default=(None, 0.0))
     return replace(
         figures,
@@ -166,14 +168,16 @@ def _rounds(driving: Sequence[RolloutFigures]) -> float | None:
     return planned / most if most and planned > 0 else None
 
 
-def _failures(window: Window) -> dict[str, float]:
-    """Return how many tries failed of each kind of error."""
+def _by_name(
+    window: Window, read: Callable[[FigureSnapshot], Mapping[str, float]]
+) -> dict[str, float]:
+    """Return how much each of several counts grew, those that did."""
 
-    def of(kind: str) -> float:
-        return window.total(lambda one: one.model.failures.get(kind, 0))
+    def of(name: str) -> float:
+        return window.total(lambda one: read(one).get(name, 0))
 
-    kinds = dict.fromkeys(kind for one, _ in window.pairs for kind in one.model.failures)
-    return {kind: number for kind in kinds if (number := of(kind)) > 0}
+    names = dict.fromkeys(name for one, _ in window.pairs for name in read(one))
+    return {name: number for name in names if (number := of(name)) > 0}
 
 
 def _growth(window: Window) -> float | None:

@@ -7,6 +7,7 @@ from configuration, and every series is bounded besides.
 
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
+from nemo_gym.telemetry.series import OTHER
 from nemo_gym.telemetry.tracing import record_span, tracer
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 _LONGEST_NAME = 100
+_MOST_SERVERS = 100
 
 
 def capture_submitted() -> None:
@@ -80,6 +82,12 @@ def connection_at_hand() -> None:
     counting().connections.at_hand += 1
 
 
-def connection_waited(waited_s: float) -> None:
-    """Record how long a call over HTTP waited for a connection, a new one or another call's."""
-    counting().connections.record(waited_s)
+def connection_waited(waited_s: float, to: str) -> None:
+    """Record how long a call over HTTP waited for a connection, a new one or another call's.
+
+    `to` is the scheme, host and port of the server that it goes to.
+    """
+    live = counting()
+    live.connections.record(waited_s)
+    waits = live.connection_waits_to
+    waits[to if to in waits or len(waits) < _MOST_SERVERS else OTHER] += waited_s

@@ -75,7 +75,7 @@ class HttpTransport:
             else:
                 asked_at = perf_counter()
                 connection, kept = await pool.take()
-                connection_waited(perf_counter() - asked_at)
+                connection_waited(perf_counter() - asked_at, self.address.origin)
             idle_s = self._limits.idle_s if call.idle_timeout_s is None else call.idle_timeout_s
             while True:
                 waiting = connection.begin(
