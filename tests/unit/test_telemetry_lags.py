@@ -84,9 +84,11 @@ def test_a_live_view_forgets_what_was_before_its_window() -> None:
 def test_a_look_too_short_for_samples_shows_those_of_the_last_seconds() -> None:
     cell = Cell()
     cell.lived(QUICK * 10)
-    earlier, now = cell.lived(BLOCKED), cell.lived(BLOCKED[:1])
+    earlier, now = cell.lived(BLOCKED), cell.lived([450.0, 0.4])
 
-    assert view_run([now], [earlier]).diagnosis.bottleneck == "event_loop"
+    found = view_run([now], [earlier]).diagnosis
+    assert found.bottleneck == "event_loop"
+    assert "loop lag p99 46" in found.evidence[0]
 
 
 def test_a_stretch_without_samples_has_no_lag_to_tell() -> None:

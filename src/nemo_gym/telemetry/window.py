@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _SHORT_S = 5.0
-"""A shorter stretch may have too few samples of a loop; longer ones without have none to tell."""
+"""A shorter stretch between two looks has too few samples of a loop to tell a mean from a pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +145,11 @@ def process_view(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessV
 
 
 def _lag(loop: LoopFigures, earlier: LoopFigures | None, seconds: float) -> Lag:
-    """Return the lag of the stretch: what a process did before it is no part of it."""
+    """Return the lag of the stretch, or of the last 20 s where it is too short to have one."""
     sampled = loop.lag.since(earlier.lag if earlier else None)
-    if sampled.count > 1 or (earlier is not None and seconds >= _SHORT_S):
-        return lag_of(sampled)
-    return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms)
+    if seconds < _SHORT_S if earlier else sampled.count < 2:
+        return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms)
+    return lag_of(sampled)
 
 
 def _seconds(one: FigureSnapshot, before: FigureSnapshot | None) -> float:
