@@ -41,6 +41,14 @@ async def test_shards_of_an_input_are_different_tasks(tmp_path: Path) -> None:
     assert "mean/n" not in agent["agent_metrics"]
 
 
+async def test_tasks_whose_rows_are_alike_are_different_tasks(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", [rows_of(1)[0]] * 2, FakeAgent(_odd))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl")["agents"]
+
+    assert (agent["counts"]["tasks"], agent["counts"]["finished"]) == (2, 2)
+
+
 async def test_further_runs_of_the_same_rows_are_repeats(tmp_path: Path) -> None:
     await collect(tmp_path / "a.jsonl", rows_of(3), FakeAgent(_odd))
     await collect(tmp_path / "b.jsonl", rows_of(3), FakeAgent(_even))

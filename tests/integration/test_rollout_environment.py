@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.errors import TransportError
 from nemo_gym.rollouts.environment import rows_for_environment
 from support.rollouts import (
     FakeAgent,
@@ -108,10 +109,35 @@ def test_rows_may_have_exactly_the_bytes_that_are_allowed(
     assert (body is not None, not notes) == (fits, fits)
 
 
-async def test_an_environment_that_fails_to_answer_costs_its_metrics_only(output: Path) -> None:
+class Unreachable(FakeAgent):
+    """Is gone, or too late, once the rollouts are over."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def get(self, server_name: str, url_path: str) -> FakeAnswer:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [TransportError("gone"), TimeoutError()])
+async def test_an_environment_that_cannot_be_asked_costs_its_metrics_only(
+    output: Path, error: Exception
+) -> None:
+    report = await collect(output, rows_of(2), Unreachable(error))
+
+    assert report.exit_code == 0
+    assert "metrics are missing" in report.agents[0].notes[0]
+    assert report.agents[0].agent_metrics["mean/reward"] == 1.0
+
+
+@pytest.mark.parametrize("answer", [(500, {"error": "boom"}), (200, b"boom"), (200, ["boom"])])
+async def test_an_environment_that_fails_to_answer_costs_its_metrics_only(
+    output: Path, answer: tuple[int, object]
+) -> None:
     agent = FakeAgent()
     agent.custom_metrics = FakeAnswer(404, {})
-    agent.metrics = FakeAnswer(500, {"error": "boom"})
+    agent.metrics = FakeAnswer(*answer)
 
     report = await collect(output, rows_of(2), agent)
 

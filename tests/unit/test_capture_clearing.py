@@ -129,3 +129,14 @@ def test_tombstones_are_kept_while_any_log_could_need_them_and_no_longer(tmp_pat
 
     assert sizes[0] > 0
     assert sizes[1] == 0
+
+
+def test_what_only_a_log_holds_after_a_power_cut_is_cleared_too(tmp_path: Path) -> None:
+    layout = Layout(tmp_path)
+    leave_log(layout, row("c"), row("d", B))
+    known = [CaptureStore(tmp_path).has_rollout(A)]
+    leave_log(layout, row("e"), row("d", B))
+    CaptureStore(tmp_path).clear([A])
+
+    assert known == [True]
+    assert (ids(CaptureStore(tmp_path)), ids(CaptureStore(tmp_path), B)) == ([], ["d"])
