@@ -78,6 +78,30 @@ async def test_failures_are_counted_and_never_zero_rewards(tmp_path: Path) -> No
     assert agent["agent_metrics"]["mean/reward"] == 1.0
 
 
+async def test_an_output_is_added_up_without_the_files_beside_it(tmp_path: Path) -> None:
+    await collect(tmp_path / "a.jsonl", rows_of(3), FakeAgent(_odd))
+    files = files_of(tmp_path / "a.jsonl")
+    for path in files.all():
+        if path != files.output:
+            path.unlink(missing_ok=True)
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl")["agents"]
+
+    assert (agent["counts"]["tasks"], agent["counts"]["finished"]) == (3, 3)
+    assert agent["agent_metrics"]["mean/reward"] == pytest.approx(1 / 3)
+
+
+async def test_failures_are_counted_under_their_class(tmp_path: Path) -> None:
+    async def refuses(_: Row) -> FakeAnswer:
+        return FakeAnswer(422, b"no such field")
+
+    await collect(tmp_path / "a.jsonl", rows_of(2), FakeAgent(refuses))
+
+    (agent,) = _aggregate(tmp_path, "a.jsonl")["agents"]
+
+    assert agent["counts"]["failed_by_class"] == {"invalid_row": 2}
+
+
 async def test_what_cannot_be_read_is_left_out_and_said(tmp_path: Path) -> None:
     await collect(tmp_path / "a.jsonl", rows_of(2))
     put(tmp_path / "a.jsonl", text_of(tmp_path / "a.jsonl") + "{torn")

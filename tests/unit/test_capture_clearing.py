@@ -15,7 +15,7 @@ from nemo_gym.files.locks import FileLocks
 from nemo_gym.ids import RolloutId
 from support.disks import ForgetfulDisk
 
-A, B = RolloutId("0-0"), RolloutId("0-1")
+A, B, C = RolloutId("0-0"), RolloutId("0-1"), RolloutId("0-2")
 SEGMENT_BYTES = 1 << 16
 
 
@@ -135,8 +135,10 @@ def test_what_only_a_log_holds_after_a_power_cut_is_cleared_too(tmp_path: Path) 
     layout = Layout(tmp_path)
     leave_log(layout, row("c"), row("d", B))
     known = [CaptureStore(tmp_path).has_rollout(A)]
-    leave_log(layout, row("e"), row("d", B))
+    leave_log(layout, row("e"), row("d", B), row("f", C))
+    known.append(CaptureStore(tmp_path).rollouts() == [A, B, C])
+    leave_log(layout, row("g"))
     CaptureStore(tmp_path).clear([A])
 
-    assert known == [True]
+    assert known == [True, True]
     assert (ids(CaptureStore(tmp_path)), ids(CaptureStore(tmp_path), B)) == ([], ["d"])
