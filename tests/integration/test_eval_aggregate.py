@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from support.gym_command import gym
 from support.rollouts import FakeAgent, FakeAnswer, Row, collect, files_of, put, rows_of, text_of
 
@@ -91,6 +92,22 @@ async def test_an_output_is_added_up_without_the_files_beside_it(tmp_path: Path)
     assert agent["agent_metrics"]["mean/reward"] == pytest.approx(1 / 3)
 
 
+async def test_a_run_that_is_not_complete_is_told(tmp_path: Path) -> None:
+    stop = StopSignal()
+
+    async def last(_: Row) -> FakeAnswer:
+        stop.drain()
+        return FakeAnswer(200, {"reward": 1})
+
+    options = CollectOptions(concurrency=1)
+    output = tmp_path / "a.jsonl"
+    await collect(output, rows_of(50), FakeAgent(last), options=options, stop=stop)
+
+    document = _aggregate(tmp_path, "a.jsonl")
+
+    assert document["warnings"] == ["a.jsonl: the run is interrupted, not completed"]
+
+
 async def test_failures_are_counted_under_their_class(tmp_path: Path) -> None:
     async def refuses(_: Row) -> FakeAnswer:
         return FakeAnswer(422, b"no such field")
@@ -147,6 +164,7 @@ def test_a_directory_is_no_output_and_no_rollouts_are_said(tmp_path: Path) -> No
 
     assert (folder.code, "is a directory" in folder.err) == (2, True), folder.err
     assert (empty.code, "there are no rollouts in empty.jsonl" in empty.err) == (2, True), empty.err
+    assert "mend:  give the --output of a run\n" in empty.err
 
 
 @pytest.mark.parametrize(
