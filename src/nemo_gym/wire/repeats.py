@@ -209,12 +209,18 @@ def _learned(
     name = str(growing.path[-1]).encode()
     for text in (gap for gap in strings if gap.name == name):
         gaps = sorted([text, *others])
-        if _is_sure(event, gaps, growing, others):
+        if _is_sure(event, gaps, value, growing, others):
             return _record_of(event, blank, gaps, gaps.index(text))
     return None
 
 
-def _is_sure(event: bytes, gaps: list[_Gap], growing: Growing, paddings: list[_Gap]) -> bool:
+def _is_sure(
+    event: bytes,
+    gaps: list[_Gap],
+    value: dict[str, object],
+    growing: Growing,
+    paddings: list[_Gap],
+) -> bool:
     """Say whether with other things in the gaps the text is another one, and so is the padding.
 
     Where a gap lies was told by the look of it; this is what makes it sure.
@@ -222,17 +228,15 @@ def _is_sure(event: bytes, gaps: list[_Gap], growing: Growing, paddings: list[_G
     changed, at = b"", 0
     for gap in gaps:
         changed, at = changed + event[at : gap.start] + gap.other, gap.end
-    before, after = _only_value(event), _only_value(changed + event[at:])
-    if before is None or after is None:
-        return False
-    expected = before[0]
+    found = _only_value(changed + event[at:])
+    expected: dict[str, object] = orjson.loads(orjson.dumps(value))
     _put(expected, growing.path, orjson.loads(_QUOTE + _OTHER_TEXT + _QUOTE))
     for gap in paddings:
         is_text = gap.other is _OTHER_PADDING
         expected[gap.name.decode()] = orjson.loads(
             _QUOTE + gap.other + _QUOTE if is_text else gap.other
         )
-    return after[0] == expected
+    return found is not None and found[0] == expected
 
 
 def _put(value: object, path: tuple[str | int, ...], what: object) -> None:
