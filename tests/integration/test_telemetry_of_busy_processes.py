@@ -185,4 +185,4 @@ def wait_until(happened: Any, patience_s: float = 20) -> None:
     deadline = time.monotonic() + patience_s
     while not happened():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.02)  # another process's figures are told only when they are asked for

@@ -13,7 +13,7 @@ from nemo_gym.wire.json import dumps
 from nemo_gym.wire.repeats import Repeats
 from nemo_gym.wire.sse import EventParser
 from nemo_gym.wire.stream import StreamReader
-from support.sse import DONE, chunk, event, message_start, typed
+from support.sse import DONE, chunk, cut, event, message_start, typed
 
 HOLE = "<the piece>"
 """Stands in an event for the quoted piece of text."""
@@ -195,16 +195,6 @@ def written(assembled: Assembled) -> tuple[object, ...]:
     """Return it as it would be stored: what is no number is equal to itself then."""
     told = (assembled.response, assembled.error, assembled.notes)
     return (*map(dumps, told), assembled.terminal)
-
-
-def cut(body: bytes, sizes: list[int]) -> list[bytes]:
-    """Cut a body in pieces of these sizes, again and again."""
-    pieces: list[bytes] = []
-    while body:
-        size = sizes[len(pieces) % len(sizes)]
-        pieces.append(body[:size])
-        body = body[size:]
-    return pieces
 
 
 @settings(max_examples=500)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nemo_gym.wire.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES, Dialect
 from nemo_gym.wire.dialects.base import LONGEST_SIGN, StreamState
 from nemo_gym.wire.stream import StreamReader
-from support.sse import DONE, chunk, event, message_start, typed
+from support.sse import DONE, chunk, cut, event, message_start, typed
 
 _PIECES = st.sampled_from(
     [
@@ -38,16 +38,6 @@ _PIECES = st.sampled_from(
     ]
 )
 _LINE_END = st.sampled_from([b"\n", b"\r\n", b"\r"])
-
-
-def cut(body: bytes, sizes: list[int]) -> list[bytes]:
-    """Cut a body in pieces of these sizes, again and again."""
-    pieces: list[bytes] = []
-    while body:
-        size = sizes[len(pieces) % len(sizes)]
-        pieces.append(body[:size])
-        body = body[size:]
-    return pieces
 
 
 @given(

@@ -48,3 +48,13 @@ def message_end(stop_reason: str = "end_turn", **usage: Any) -> bytes:
     """The closing events of a Messages stream."""
     delta = {"stop_reason": stop_reason, "stop_sequence": None}
     return typed("message_delta", delta=delta, usage=usage) + typed("message_stop")
+
+
+def cut(body: bytes, sizes: list[int]) -> list[bytes]:
+    """Cut a body in pieces of these sizes, again and again."""
+    pieces: list[bytes] = []
+    while body:
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(body[:size])
+        body = body[size:]
+    return pieces

@@ -127,7 +127,7 @@ class UsageReader:
         if self._stream and b"\n" in data:
             whole = b"".join(self._kept)
             end = whole.rfind(b"\n") + 1
-            self._kept = [whole[end:]]
+            self._kept = [whole[end:]] if end < len(whole) else []
             self._size = len(whole) - end
             self._read_lines(whole[:end])
 

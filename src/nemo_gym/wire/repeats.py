@@ -242,7 +242,7 @@ def _is_sure(
 def _put(value: object, path: tuple[str | int, ...], what: object) -> None:
     for place in path[:-1]:
         value = value[place]  # type: ignore[index]  # an assembler has just read the event so
-    value[path[-1]] = what  # type: ignore[index]
+    value[path[-1]] = what  # type: ignore[index]  # as above
 
 
 def _record_of(event: bytes, blank: bytes, gaps: list[_Gap], text: int) -> _Record:
