@@ -174,27 +174,18 @@ async def test_a_driver_that_has_ended_is_over_though_its_servers_go_on(
     assert of_the_servers.figures
 
 
-async def test_a_terminal_of_eighty_by_twenty_four_shows_it_live_until_q(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    async with live_run(monkeypatch, tmp_path) as environment:
-        shown, code = await asyncio.to_thread(in_terminal, environment, b"bottleneck|stands out")
-
-    assert code == 0
-    assert b"42/200" in shown
-    assert b"mcqa_top" in shown
-
-
-async def test_a_terminal_of_forty_columns_shows_the_diagnosis_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("columns", [80, 40])
+async def test_a_terminal_of_twenty_four_lines_shows_it_live_until_q(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, columns: int
 ) -> None:
     async with live_run(monkeypatch, tmp_path) as environment:
         shown, code = await asyncio.to_thread(
-            in_terminal, environment, b"bottleneck|stands out", columns=40
+            in_terminal, environment, b"bottleneck|stands out", columns=columns
         )
 
     assert code == 0
     assert b"42/200" in shown
+    assert b"mcqa_top" in shown
     assert b"q quits" in shown
 
 

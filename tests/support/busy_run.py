@@ -116,6 +116,6 @@ def _head_of_run_in(folder: Path) -> str:
     deadline = time.monotonic() + 30
     while not (found := list(folder.glob("state/nemo_gym/runs/*.json"))):
         assert time.monotonic() < deadline, "the run did not start"
-        time.sleep(0.05)
+        time.sleep(0.05)  # a run's file in a directory is told of by nothing
     origin: str = json.loads(found[0].read_text())["head_url"]
     return origin
