@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from nemo_gym.capture.reading import StoredExchange, load_line
-from nemo_gym.capture.row import Claim, EndedCall, Row
+from nemo_gym.capture.row import Claim, EndedCall, Row, row_of
 from nemo_gym.ids import RolloutId, parse_rollout_id
 from nemo_gym.wire.json import as_object
 
@@ -128,12 +128,11 @@ class MemoryStore:
     def _kept(self, row: Row | EndedCall) -> Exception | None:
         """Add a row to its lines; return what went wrong."""
         rollout_id = row.rollout_id
-        try:
-            made = row if isinstance(row, Row) else row.row()
-        except Exception as error:
-            logger.exception("capture: a call of rollout %s is lost", rollout_id)
-            self.incomplete[rollout_id] = type(error).__name__
-            return error
+        made = row if isinstance(row, Row) else row_of(row)
+        if isinstance(made, Exception):
+            logger.error("capture: a call of rollout %s is lost", rollout_id, exc_info=made)
+            self.incomplete[rollout_id] = type(made).__name__
+            return made
         if self.error is None:
             self.lines[rollout_id].append(made.line)
         else:

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claim", "EndedCall", "Row", "RowStore"]
+__all__ = ["Claim", "EndedCall", "Row", "RowStore", "row_of"]
 
 
 class Row(NamedTuple):
@@ -38,6 +38,14 @@ class Claim(Protocol):
     def release(self) -> None:
         """Say that nothing more comes of this call; releasing twice is no error."""
         ...
+
+
+def row_of(call: EndedCall) -> Row | Exception:
+    """Return the row of a call, or what went wrong making it: that loses one call, not a batch."""
+    try:
+        return call.row()
+    except Exception as error:  # noqa: BLE001 - the wall between capture and calls
+        return error
 
 
 class RowStore(Protocol):

@@ -21,7 +21,7 @@ from nemo_gym.capture.jobs import Ended, Job, end_jobs
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.marks import write_mark
 from nemo_gym.capture.rollout_files import RolloutFiles, sync_each_file, sync_files
-from nemo_gym.capture.row import Row
+from nemo_gym.capture.row import Row, row_of
 from nemo_gym.files.disk import Disk
 from nemo_gym.ids import RolloutId
 from nemo_gym.telemetry.work import capture_committed, capture_failed, capture_submitted
@@ -238,10 +238,10 @@ class Writer:
 def _make_row(job: Job) -> Exception | None:
     """Make the row of a job that comes with a call; return what went wrong."""
     if job.call is not None:
-        try:
-            job.row = job.call.row()
-        except Exception as error:  # noqa: BLE001 - the wall between capture and calls
-            return error
+        made = row_of(job.call)
+        if isinstance(made, Exception):
+            return made
+        job.row = made
     return None
 
 

@@ -32,6 +32,7 @@ from nemo_gym.telemetry.ended_calls import Names
 from nemo_gym.telemetry.tracing import carry, tracer
 from nemo_gym.transport.base import Call, RawHeaders, Transport
 from nemo_gym.transport.http import HttpTransport
+from nemo_gym.transport.stepping import stepped
 from nemo_gym.wire.dialects import (
     DIALECTS,
     MESSAGES,
@@ -188,7 +189,7 @@ class Forwarder:
             facts.source = "upstream"
         if timing is not None:
             timing.answered_by(answered.reply, answered.begun)
-        await self._relay(request, answered, send, timing)
+        await stepped(answered.reply, self._relay(request, answered, send, timing))
 
     def _admitted(self, request: _Request) -> list[Way]:
         """Return the ways of a request that may go to the provider; raises `Refused`."""

@@ -163,6 +163,8 @@ class Connection(asyncio.Protocol):
             self._finish()
         elif self._reply is None:
             self._keep_head(data)
+        elif self._reply.step is not None:
+            self._reply.step()
 
     def _keep_head(self, piece: bytes) -> None:
         """Keep what came of a head that has not come whole."""

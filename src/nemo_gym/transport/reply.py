@@ -1,12 +1,13 @@
 """A response over HTTP, between the connection that hears it and the caller who reads it."""
 
 import asyncio
-from typing import Protocol
+from collections.abc import Callable, Generator
+from typing import Any, Protocol
 
 from nemo_gym.errors import ConnectionLost, TransportError
 from nemo_gym.transport.base import RawHeaders
 
-__all__ = ["HttpReply"]
+__all__ = ["NEXT_PIECE", "HttpReply"]
 
 
 class _Source(Protocol):
@@ -22,10 +23,28 @@ class _Source(Protocol):
         """Close, unless it works for somebody else by now."""
 
 
+class _NextPiece:
+    def __await__(self) -> "Generator[Any, None, None]":
+        yield self
+
+
+NEXT_PIECE = _NextPiece()
+"""What whoever reads a reply that has a `step` waits for, as its task would see it."""
+
+
 class HttpReply:
     """A response whose head has come over a connection; see `transport.base.Reply`."""
 
-    __slots__ = ("_connection", "_error", "_pieces", "_waiter", "_whole", "headers", "status")
+    __slots__ = (
+        "_connection",
+        "_error",
+        "_pieces",
+        "_whole",
+        "headers",
+        "status",
+        "step",
+        "waiter",
+    )
 
     def __init__(self, connection: _Source, status: int, headers: RawHeaders) -> None:
         self.status = status
@@ -34,7 +53,10 @@ class HttpReply:
         self._pieces: list[bytes] = []
         self._whole = False
         self._error: TransportError | None = None
-        self._waiter: asyncio.Future[None] | None = None
+        self.waiter: asyncio.Future[None] | None = None
+        """Ended when there is something to read, or will never be."""
+        self.step: Callable[[], None] | None = None
+        """If set, called instead when pieces have come; see `transport.stepping`."""
 
     @property
     def ended(self) -> bool:
@@ -48,11 +70,14 @@ class HttpReply:
                 return b""
             if self._error is not None:
                 raise self._error
-            self._waiter = self._connection.loop.create_future()
+            if self.step is not None:
+                await NEXT_PIECE
+                continue
+            self.waiter = self._connection.loop.create_future()
             try:
-                await self._waiter
+                await self.waiter
             finally:
-                self._waiter = None
+                self.waiter = None
         pieces, self._pieces = self._pieces, []
         if not self._whole:
             self._connection.resume(self)
@@ -78,7 +103,8 @@ class HttpReply:
     def add(self, piece: bytes) -> None:
         """Take body bytes that came."""
         self._pieces.append(piece)
-        self.wake()
+        if self.step is None:
+            self.wake()
 
     def end(self, error: TransportError | None = None) -> None:
         """Take note that nothing more will come."""
@@ -90,8 +116,8 @@ class HttpReply:
 
     def wake(self) -> None:
         """Let a waiting `chunk()` look again."""
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
 
     @property
     def waiting_to_be_read(self) -> bool:
