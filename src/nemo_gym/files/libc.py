@@ -65,7 +65,7 @@ def collapse_pages(start: int, length: int) -> bool:
 
 def control_now(fd: int, command: int, argument: bytes) -> bool:
     """Call fcntl(2) without letting another thread run; False: ask fcntl why it did not work."""
-    call, _ = _function_now("fcntl")
+    call, _, _ = _function_now("fcntl")
     return call is not None and call(fd, command, argument) == 0
 
 
@@ -74,11 +74,11 @@ def byte_now(fd: int, offset: int) -> bytes | None:
 
     None: ask pread, which says why there is none.
     """
-    call, new_buffer = _function_now("pread")
+    call, new_buffer, offset_of = _function_now("pread")
     if call is None:
         return None
     found = new_buffer()
-    return found[0] if call(fd, found, 1, offset) == 1 else None
+    return found[0] if call(fd, found, 1, offset_of(offset)) == 1 else None
 
 
 def size_and_links_now(fd: int) -> tuple[int, int] | None:
@@ -86,7 +86,7 @@ def size_and_links_now(fd: int) -> tuple[int, int] | None:
 
     None: ask fstat, which says why it did not work.
     """
-    call, new_buffer = _function_now("statx")
+    call, new_buffer, _ = _function_now("statx")
     if call is None:
         return None
     found = new_buffer()
@@ -110,16 +110,13 @@ def _function(name: str) -> tuple[Any, Callable[[], int]]:
 
 
 @lru_cache(maxsize=8)
-def _function_now(name: str) -> tuple[Any, Callable[[], Any]]:
-    """Return a function that keeps the interpreter, None where there is none, and a buffer."""
+def _function_now(name: str) -> tuple[Any, Callable[[], Any], Callable[[int], Any]]:
+    """Return a function that keeps the interpreter, None where there is none.
+
+    And what makes a buffer, and an offset in a file.
+    """
     import ctypes  # noqa: PLC0415 - as above
 
+    # No types are declared: converting by them costs more than what plain numbers and bytes take.
     call = getattr(ctypes.PyDLL(None), name, None) if _IS_64_BIT_LINUX else None
-    if call is not None:
-        arguments = {
-            "fcntl": (ctypes.c_int, ctypes.c_int, ctypes.c_char_p),
-            "pread": (ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64),
-            "statx": (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p),
-        }
-        call.argtypes = arguments[name]
-    return call, ctypes.c_char * _STATX.size
+    return call, ctypes.c_char * _STATX.size, ctypes.c_int64
