@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 from starlette.responses import StreamingResponse
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym.errors import ConfigMistake, PortInUse
 from nemo_gym.servers.lifespan import LifespanFailed
+from nemo_gym.servers.raw import raw_route
 from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.servers.stack import new_app
 
@@ -120,6 +121,44 @@ async def test_a_client_that_aborts_cancels_the_handler(route: str) -> None:
     async with _serving(app) as port:
         _, writer = await _connect(port)
         writer.write(_request("POST", route, b"{}"))
+        await asyncio.wait_for(entered.wait(), 5)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+        writer.close()
+
+        await asyncio.wait_for(ended.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [_request("POST", "/waits", b"x" * 1000)],
+        # More than the server takes in for a handler that does not read.
+        [_request("POST", "/waits", b"x" * 900_000)],
+        [_request("POST", "/waits", b"x" * 900_000)[:-1]],
+        [_request("GET", "/health", close=False), _request("POST", "/waits", b"x")],
+        [_request("POST", "/waits", b"x", close=False), _request("GET", "/health")],
+    ],
+    ids=["small", "large", "half-sent", "second", "another-behind"],
+)
+async def test_a_handler_that_never_reads_ends_with_its_client(sent: list[bytes]) -> None:
+    app = _app()
+    entered, ended = asyncio.Event(), asyncio.Event()
+
+    async def waits(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    raw_route(app, "/waits", waits, ["POST"])
+    async with _serving(app) as port:
+        reader, writer = await _connect(port)
+        for request in sent:
+            writer.write(request)
+            await writer.drain()
+            if request is sent[0] and b"/health" in request:
+                await reader.readuntil(b"ok")
         await asyncio.wait_for(entered.wait(), 5)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
         writer.close()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.servers.guard import DisconnectGuard
+from nemo_gym.transport.caller import CALLER, Caller
 
 _SCOPE: Scope = {"type": "http", "method": "POST", "path": "/", "headers": []}
 _GONE: Message = {"type": "http.disconnect"}
@@ -20,9 +21,10 @@ def _chunk(body: bytes, *, more: bool) -> Message:
 
 
 class _Client:
-    """Sends what it is told, then waits until it goes away."""
+    """Sends what it is told, then waits until it goes away; `caller` tells of that, if there."""
 
-    def __init__(self, *messages: Message) -> None:
+    def __init__(self, *messages: Message, caller: Caller | None = None) -> None:
+        self.caller = caller
         self.queue: asyncio.Queue[Message] = asyncio.Queue()
         self.sent: list[Message] = []
         self.gone: list[bool] = []
@@ -32,6 +34,8 @@ class _Client:
     def leave(self) -> None:
         self.queue.put_nowait(_GONE)
         self.queue.put_nowait(_GONE)
+        if self.caller is not None:
+            self.caller.leaves()
 
     async def receive(self) -> Message:
         return await self.queue.get()
@@ -43,7 +47,16 @@ class _Client:
         guard = DisconnectGuard(
             app, lambda _scope, started: self.gone.append(started), watch_after_s=watch_after_s
         )
-        return asyncio.wait_for(guard(dict(_SCOPE), self.receive, self.send), 5)
+        scope = dict(_SCOPE)
+        if self.caller is not None:
+            scope["extensions"] = {CALLER: self.caller}
+        return asyncio.wait_for(guard(scope, self.receive, self.send), 5)
+
+
+@pytest.fixture(params=["read", "told"])
+def caller(request: pytest.FixtureRequest) -> Caller | None:
+    """Stand for a server that says when a client has gone, and for one that has to be asked."""
+    return Caller() if request.param == "told" else None
 
 
 async def _read(receive: Receive) -> bytes:
@@ -81,9 +94,11 @@ def _waiting(entered: asyncio.Event, ended: list[str]) -> ASGIApp:
     return app
 
 
-async def test_a_handler_that_waits_is_cancelled_when_its_client_goes_away() -> None:
+async def test_a_handler_that_waits_is_cancelled_when_its_client_goes_away(
+    caller: Caller | None,
+) -> None:
     entered, ended = asyncio.Event(), list[str]()
-    client = _Client(_chunk(b"{}", more=False))
+    client = _Client(_chunk(b"{}", more=False), caller=caller)
 
     call = asyncio.ensure_future(client.call(_waiting(entered, ended)))
     await entered.wait()
@@ -94,9 +109,11 @@ async def test_a_handler_that_waits_is_cancelled_when_its_client_goes_away() -> 
     assert client.gone == [False]
 
 
-async def test_a_handler_that_never_reads_its_body_is_cancelled_too() -> None:
+async def test_a_handler_that_never_reads_its_body_is_cancelled_too(
+    caller: Caller | None,
+) -> None:
     ended = list[str]()
-    client = _Client(_chunk(b"a", more=True), _chunk(b"b", more=False))
+    client = _Client(_chunk(b"a", more=True), _chunk(b"b", more=False), caller=caller)
     client.leave()
 
     async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -110,8 +127,10 @@ async def test_a_handler_that_never_reads_its_body_is_cancelled_too() -> None:
     assert ended == ["ended"]
 
 
-async def test_a_client_that_leaves_in_mid_stream_is_told_apart() -> None:
-    client = _Client(_chunk(b"", more=False))
+async def test_a_client_that_leaves_in_mid_stream_is_told_apart(
+    caller: Caller | None,
+) -> None:
+    client = _Client(_chunk(b"", more=False), caller=caller)
 
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
         await _read(receive)
@@ -161,9 +180,11 @@ async def test_what_is_read_ahead_is_bounded() -> None:
     assert left[0] >= 16
 
 
-async def test_the_end_of_a_response_is_not_a_client_that_went_away() -> None:
+async def test_the_end_of_a_response_is_not_a_client_that_went_away(
+    caller: Caller | None,
+) -> None:
     after = list[str]()
-    client = _Client(_chunk(b"", more=False))
+    client = _Client(_chunk(b"", more=False), caller=caller)
 
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
         await _read(receive)
@@ -179,9 +200,11 @@ async def test_the_end_of_a_response_is_not_a_client_that_went_away() -> None:
     assert client.gone == []
 
 
-async def test_a_cancellation_from_outside_goes_through() -> None:
+async def test_a_cancellation_from_outside_goes_through(
+    caller: Caller | None,
+) -> None:
     entered, ended = asyncio.Event(), list[str]()
-    client = _Client(_chunk(b"", more=False))
+    client = _Client(_chunk(b"", more=False), caller=caller)
     call = asyncio.ensure_future(client.call(_waiting(entered, ended)))
     await entered.wait()
 
@@ -222,8 +245,10 @@ async def test_a_handler_that_ends_by_itself_leaves_no_cancellation_behind(
     assert await asyncio.wait_for(asyncio.ensure_future(outer()), 5) == "went on"
 
 
-async def test_an_exception_of_the_handler_goes_through() -> None:
-    client = _Client(_chunk(b"", more=False))
+async def test_an_exception_of_the_handler_goes_through(
+    caller: Caller | None,
+) -> None:
+    client = _Client(_chunk(b"", more=False), caller=caller)
 
     async def app(_scope: Scope, _receive: Receive, _send: Send) -> None:
         raise LookupError("mine")
@@ -232,8 +257,10 @@ async def test_an_exception_of_the_handler_goes_through() -> None:
         await client.call(app)
 
 
-async def test_no_reader_is_left_behind() -> None:
-    client = _Client(_chunk(b"", more=False))
+async def test_no_reader_is_left_behind(
+    caller: Caller | None,
+) -> None:
+    client = _Client(_chunk(b"", more=False), caller=caller)
     before = asyncio.all_tasks()
 
     async def app(_scope: Scope, receive: Receive, send: Send) -> None:
@@ -245,3 +272,46 @@ async def test_no_reader_is_left_behind() -> None:
     await asyncio.sleep(0)
 
     assert asyncio.all_tasks() == before
+
+
+async def test_one_who_is_told_reads_nothing_ahead_until_nothing_more_is_heard() -> None:
+    caller = Caller()
+    client = _Client(*[_chunk(b"x", more=True)] * 3, _chunk(b"", more=False), caller=caller)
+    left = list[int]()
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _let_others_run()
+        left.append(client.queue.qsize())
+        caller.falls_silent()
+        await _let_others_run()
+        left.append(client.queue.qsize())
+        assert await _read(receive) == b"xxx"
+        await _answer(send)
+
+    await client.call(app)
+
+    assert left == [4, 0]
+    assert (caller.when_gone, caller.when_unheard) == (None, None)
+
+
+async def test_a_guard_within_a_guard_leaves_the_client_to_the_outer_one() -> None:
+    entered, ended = asyncio.Event(), list[str]()
+    client = _Client(_chunk(b"", more=False), caller=Caller())
+
+    call = asyncio.ensure_future(client.call(DisconnectGuard(_waiting(entered, ended))))
+    await entered.wait()
+    client.leave()
+    await call
+
+    assert ended == ["cancelled"]
+    assert client.gone == [False]
+
+
+async def test_a_client_that_went_before_its_request_began_is_noticed() -> None:
+    entered, ended = asyncio.Event(), list[str]()
+    client = _Client(_chunk(b"", more=False), caller=Caller())
+    client.leave()
+
+    await client.call(_waiting(entered, ended))
+
+    assert ended == ["cancelled"]

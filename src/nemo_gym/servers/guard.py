@@ -4,7 +4,8 @@ uvicorn lets a handler run on after its client aborted, `send` raises nothing, a
 nothing; a rollout or a provider's call would go on for nobody. The guard sits around the app, reads
 `receive` beside it and replays the body to it. What the app sends passes through untouched.
 
-Body messages are handed straight to the app for as long as it asks for them. A handler that is
+Servers of ours say of themselves when a client goes away (`transport.caller`). Elsewhere body
+messages are handed straight to the app for as long as it asks for them, and a handler that is
 still running after `WATCH_AFTER_S` gets a reader of its own: short requests never pay for a task,
 and a disconnect that came before is noticed then, since servers go on reporting it.
 """
@@ -15,6 +16,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nemo_gym.transport.caller import CALLER, Caller
 
 __all__ = ["WATCH_AFTER_S", "ClientGone", "DisconnectGuard"]
 
@@ -53,7 +56,9 @@ class DisconnectGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        watched = _Watched(receive, send, self.watch_after_s)
+        extensions = scope.get("extensions")
+        caller = extensions.get(CALLER) if extensions else None
+        watched = _Watched(receive, send, self.watch_after_s, caller)
         try:
             await self.app(scope, watched.receive, watched.send)
         except asyncio.CancelledError:
@@ -73,6 +78,7 @@ class _Watched:
     __slots__ = (
         "_ahead",
         "_ahead_bytes",
+        "_caller",
         "_direct",
         "_due",
         "_reader",
@@ -81,12 +87,15 @@ class _Watched:
         "_task",
         "_timer",
         "_wake",
+        "_watch_after_s",
         "client_gone",
         "finished",
         "started",
     )
 
-    def __init__(self, receive: Receive, send: Send, watch_after_s: float) -> None:
+    def __init__(
+        self, receive: Receive, send: Send, watch_after_s: float, caller: Caller | None
+    ) -> None:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("an ASGI app is called from a task")
@@ -97,7 +106,18 @@ class _Watched:
         self._direct = self._due = False
         self._wake: asyncio.Event | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(watch_after_s, self._watch)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch_after_s = watch_after_s
+        self._caller: Caller | None = None
+        # One that is told already has a guard outside this one, or a request before this one.
+        if caller is None or caller.is_gone or caller.when_gone is not None:
+            self._watch_soon()
+        else:
+            self._caller = caller
+            caller.when_gone = self._left
+            caller.when_unheard = self._watch_soon
+            if caller.is_unheard:
+                self._watch_soon()
 
     def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":
@@ -121,7 +141,11 @@ class _Watched:
 
     def close(self) -> None:
         """End the watching; the request is over."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._caller is not None:
+            self._caller.when_gone = self._caller.when_unheard = None
+            self._caller = None
         reader, self._reader = self._reader, None
         if reader is not None:
             # Not kept: a cancelled task holds its traceback, that the reader's frame, that us, and
@@ -151,6 +175,12 @@ class _Watched:
                 self._watch()
         return message
 
+    def _watch_soon(self) -> None:
+        """Give the request a reader unless it is over by then."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._watch_after_s, self._watch)
+
     def _watch(self) -> None:
         """Give the request a reader of its own, unless the app is reading right now."""
         if self._direct:
@@ -172,10 +202,14 @@ class _Watched:
                 return
 
     def _note(self, message: Message) -> None:
-        if message["type"] != "http.disconnect" or self.finished or self.client_gone:
-            return
-        self.client_gone = True
-        self._task.cancel("the client went away")
+        if message["type"] == "http.disconnect":
+            self._left()
+
+    def _left(self) -> None:
+        """End the handler: its client has gone."""
+        if not (self.finished or self.client_gone):
+            self.client_gone = True
+            self._task.cancel("the client went away")
 
     async def _sleep(self) -> None:
         if self._wake is None:

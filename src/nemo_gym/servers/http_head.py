@@ -1,10 +1,15 @@
 """The HTTP protocol of our servers: requests as they come, with heads of bounded length.
 
 A head that goes on beyond the bound is answered 431, and its connection is closed; without a bound
-one client could fill the memory of every rollout of a process.
+one client could fill the memory of every rollout of a process. Each request is told of its client
+by the connection itself (`transport.caller`).
 """
 
+import asyncio
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from nemo_gym.transport.caller import CALLER, Caller
 
 __all__ = ["MOST_HEAD_BYTES", "BoundedHeads"]
 
@@ -24,9 +29,21 @@ class BoundedHeads(HttpToolsProtocol):
     _in_head = False
     _head_bytes = 0
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
+        """Take the transport."""
+        self._caller = Caller()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the request under way."""
+        super().connection_lost(exc)
+        self._caller.leaves()
+
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client; refuse the rest of a head that is too long."""
         super().data_received(data)
+        if self.flow.read_paused:
+            self._caller.falls_silent()
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
@@ -37,6 +54,8 @@ class BoundedHeads(HttpToolsProtocol):
         """Begin to count."""
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
+        self._caller.is_unheard = False
+        self.scope["extensions"] = {CALLER: self._caller}  # type: ignore[dict-item]  # ours is no dict
 
     def on_headers_complete(self) -> None:
         """Count no longer."""

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from nemo_gym.errors import CallTimeout, ConnectionLost, TransportError
 from nemo_gym.transport.base import Call, RawHeaders
+from nemo_gym.transport.caller import CALLER, Caller
 
 __all__ = ["InProcessReply", "InProcessTransport"]
 
@@ -51,7 +52,8 @@ class InProcessTransport:
         idle_s = self._idle_s if call.idle_timeout_s is None else call.idle_timeout_s
         exchange = InProcessReply(self._name, call, idle_s)
         task = asyncio.get_running_loop().create_task(
-            exchange.run(self._app, _scope(call, self._name, self._state)), context=Context()
+            exchange.run(self._app, _scope(call, self._name, self._state, exchange)),
+            context=Context(),
         )
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -70,13 +72,12 @@ class InProcessTransport:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class InProcessReply:
+class InProcessReply(Caller):
     """One call: the app's `receive` and `send` on one side, a `Reply` on the other."""
 
     __slots__ = (
         "_call",
         "_error",
-        "_gone",
         "_idle_s",
         "_last",
         "_moved",
@@ -88,6 +89,7 @@ class InProcessReply:
     )
 
     def __init__(self, name: str, call: Call, idle_s: float | None) -> None:
+        super().__init__()
         self.status = 0
         self.headers: RawHeaders = []
         self._name = name
@@ -97,7 +99,6 @@ class InProcessReply:
         """The body message that waits for the caller; empty: the app may send."""
         self._last = False
         """Whether the app has sent its last body message."""
-        self._gone = False
         self._request_taken = False
         self._error: TransportError | None = None
         self._moved: list[asyncio.Future[None]] = []
@@ -138,10 +139,10 @@ class InProcessReply:
 
     async def aclose(self) -> None:
         """Go away: the app hears `http.disconnect`, unless it had ended already."""
-        self._gone = True
         self._piece = b""
         if not self._last and self._error is None:
             self._error = ConnectionLost(f"{self._name}: given up", response_started=True)
+        self.leaves()
         self._notify()
 
     # The app's side
@@ -161,19 +162,19 @@ class InProcessReply:
             problem = "the app raised an exception"
             _LOG.exception("exception in %s", self._name)
         finally:
-            if not self._last and not self._gone:
+            if not self._last and not self.is_gone:
                 self._break(problem)
 
     async def _receive(self) -> Message:
         if not self._request_taken:
             self._request_taken = True
             return {"type": "http.request", "body": self._call.body, "more_body": False}
-        while not (self._gone or self._last):
+        while not (self.is_gone or self._last):
             await self._change()
         return _DISCONNECT
 
     async def _send(self, message: Message) -> None:
-        if self._gone:
+        if self.is_gone:
             return
         if message["type"] == "http.response.start":
             if self.status:
@@ -191,9 +192,9 @@ class InProcessReply:
             raise RuntimeError("a response body before its start")
         if self._last:
             raise RuntimeError("the response has ended already")
-        while self._piece and not self._gone:
+        while self._piece and not self.is_gone:
             await self._change()
-        if not self._gone:
+        if not self.is_gone:
             self._piece = b"" if self._call.method == "HEAD" else bytes(body)
             self._last = not more
             self._notify()
@@ -235,7 +236,7 @@ class InProcessReply:
                 moved.set_result(None)
 
 
-def _scope(call: Call, name: str, state: Mapping[str, Any]) -> Scope:
+def _scope(call: Call, name: str, state: Mapping[str, Any], caller: Caller) -> Scope:
     path, _, query = call.target.partition("?")
     headers = [pair for pair in call.headers if pair[0] not in (b"host", b"content-length")]
     headers.append((b"host", name.encode("latin-1", "replace")))
@@ -255,5 +256,5 @@ def _scope(call: Call, name: str, state: Mapping[str, Any]) -> Scope:
         "client": ("127.0.0.1", 0),
         "server": (name, None),
         "state": dict(state),
-        "extensions": {},
+        "extensions": {CALLER: caller},
     }
