@@ -267,11 +267,12 @@ def test_the_key_of_a_client_is_not_stored_however_an_error_escapes_it(
 def test_a_key_in_an_error_that_is_nested_deeply_is_not_stored_and_the_call_is() -> None:
     depth = b"[" * 600 + b"]" * 600
     body = rb'{"message":"sk\u002dplanted-1","error":%b}' % depth
-    unquoted = rb'{"\u0022planted":1,"error":%b}' % depth
-    facts = CallFacts(secrets=frozenset({"sk-planted-1", '"planted":'}))
+    unquoted = rb'{"\u0022planted-2":1,"error":%b}' % depth
+    facts = CallFacts(secrets=frozenset({"sk-planted-1", '"planted-2":'}))
 
     assert json.loads(_line(_answered(body, status=400), facts))["response"]["message"] == "***"
-    assert json.loads(_line(_answered(unquoted, status=400), facts))["response"] is None
+    # Hidden is what stands in one string, so that the rest stays JSON.
+    assert "***" in json.loads(_line(_answered(unquoted, status=400), facts))["response"]
 
 
 def test_a_call_that_the_client_left_is_cancelled_with_its_phase_and_partial() -> None:

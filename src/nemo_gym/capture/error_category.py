@@ -21,6 +21,7 @@ _BY_STATUS: Final = {
     429: "rate_limit",
     504: "timeout",
 }
+_WITHOUT_BODY = frozenset({204, 205})
 # How a Responses object that ends a stream, or comes without one, says how it went.
 _BY_RESPONSE_STATUS: Final = {
     "failed": "upstream_error",
@@ -44,12 +45,17 @@ def error_category(
         return "cancelled"
     known = facts.error_category if facts is not None else None
     status = tapped.status
-    if status is None or not 200 <= status < 300 or tapped.bodiless:
+    if status is None or not 200 <= status < 300 or _has_no_body(tapped):
         return known or ("exception" if status is None else category_of_status(status))
     if tapped.stream is not None:
         unread = tapped.response.undecodable is not None or tapped.response.truncated_at is not None
         return _of_stream(tapped.stream, unread=unread)
     return known or ("exception" if tapped.raised else _of_body(body))
+
+
+def _has_no_body(tapped: Tapped) -> bool:
+    """Say whether there is none by the rules of HTTP, and not because the provider sent nothing."""
+    return tapped.call.method == "HEAD" or tapped.status in _WITHOUT_BODY
 
 
 def _of_stream(stream: Assembled, *, unread: bool) -> str | None:

@@ -12,7 +12,6 @@ The line has the documented keys in the documented order, then those that apply 
 `notes`. Bodies that are JSON objects stand in it as they crossed the boundary.
 """
 
-from base64 import b64encode
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,12 +20,16 @@ import orjson
 from nemo_gym.capture.body import TappedBody
 from nemo_gym.capture.error_category import error_category
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
-from nemo_gym.capture.hiding import Hider, credentials_of
+from nemo_gym.capture.hiding import BodyHider, credentials_of
+from nemo_gym.capture.raw_text import RawText, base64_text, plain_text
 from nemo_gym.capture.tap import Phase, Tapped
+from nemo_gym.wire.dialects.base import Assembled
 from nemo_gym.wire.embed import EmbeddedBody, embed
-from nemo_gym.wire.json import dumps, loads
+from nemo_gym.wire.json import dumps
 
 __all__ = ["exchange_line"]
+
+_NO_KEYS: frozenset[str] = frozenset()
 
 
 class _Stored(NamedTuple):
@@ -34,7 +37,7 @@ class _Stored(NamedTuple):
 
     json: bytes
     """Of `request` or `response`: an object, or null."""
-    raw: str | None
+    raw: RawText | None
     """Of `request_raw` or `response_raw`."""
     body: EmbeddedBody | None
 
@@ -47,8 +50,16 @@ def exchange_line(
     `facts` is what the forwarder knows; None: there was none. `model_ref_name` is the instance
     name of the model server.
     """
-    request, response = _stored(tapped.request), _response(tapped)
-    category = error_category(tapped, facts, response.body)
+    request = _stored(tapped.request, _embedded(tapped.request), None)
+    embedded = None if tapped.stream is not None else _embedded(tapped.response)
+    category = error_category(tapped, facts, embedded)
+    assembled = None if tapped.stream is None else _assembled(tapped.stream)
+    hider = _hider(tapped, facts, category, assembled)
+    if tapped.stream is None:
+        response = _stored(tapped.response, embedded, hider)
+    else:
+        json = b"null" if assembled is None else _hidden(assembled, hider)
+        response = _Stored(json, _raw(tapped.response, hider), None)
     head = {
         "model_call_id": model_call_id,
         "dialect": tapped.dialect.name,
@@ -60,39 +71,42 @@ def exchange_line(
         "status_code": tapped.status,
         "error_category": category,
     }
-    optional = _optional(tapped, facts, request, response)
-    response_json = response.json
-    if category is not None:
-        response_json, optional = _without_secrets(tapped, facts, response_json, optional)
-    return b"".join(
-        (
-            orjson.dumps(head)[:-1],
-            b',"request":',
-            request.json,
-            b',"response":',
-            response_json,
-            b"," + dumps(optional)[1:] if optional else b"}",
-        )
-    )
+    parts = [orjson.dumps(head)[:-1], b',"request":', request.json, b',"response":', response.json]
+    if request.raw is not None:
+        parts += (b',"request_raw":', request.raw.json)
+    if response.raw is not None:
+        parts += (b',"response_raw":', response.raw.json)
+    optional = _optional(tapped, facts, request, response, hider)
+    parts.append(b"," + dumps(optional)[1:] if optional else b"}")
+    return b"".join(parts)
 
 
-def _without_secrets(
-    tapped: Tapped, facts: CallFacts | None, response: bytes, optional: dict[str, object]
-) -> tuple[bytes, dict[str, object]]:
-    """Return what a failed call left, without credentials that an error text repeats."""
-    own = facts.secrets if facts is not None else frozenset[str]()
-    hider = Hider(own | credentials_of(tapped.call.headers, tapped.call.query))
-    if hider.is_in(response):
-        response = _hidden(response, hider)
-    return response, {key: hider.value(value) for key, value in optional.items()}
+def _hider(
+    tapped: Tapped, facts: CallFacts | None, category: str | None, assembled: bytes | None
+) -> BodyHider | None:
+    """Return what takes secrets out of the response; None: there is nothing to look for.
+
+    What a call without trouble brought is searched for the keys of the server only, in clear, and
+    only where the forwarder has not done so.
+    """
+    if category is None and (tapped.status is None or tapped.status < 300):
+        if facts is None or not facts.unsearched:
+            return None
+        texts = (tapped.response.data, assembled or b"")
+        found = any(key.encode() in text for key in facts.keys for text in texts)
+        return BodyHider(facts.keys, (), in_error=False) if found else None
+    keys, own = (facts.keys, facts.secrets) if facts is not None else (_NO_KEYS, _NO_KEYS)
+    credentials = credentials_of(tapped.call.headers, tapped.call.query)
+    in_error = tapped.status is None or tapped.status >= 400
+    return BodyHider(keys, own | credentials, in_error=in_error)
 
 
-def _hidden(response: bytes, hider: Hider) -> bytes:
-    try:
-        return dumps(hider.value(loads(response)))
-    except RecursionError:  # nested deeper than Python goes; its text is no deeper than any
-        embedded = embed(hider.data(response))
-        return b"null" if embedded is None else embedded.json
+def _hidden(response: bytes, hider: BodyHider | None) -> bytes:
+    hidden = response if hider is None else hider.data(response)
+    if hidden is response:
+        return response
+    embedded = embed(hidden)  # as deep as any
+    return b"null" if embedded is None else embedded.json
 
 
 @lru_cache(maxsize=64)
@@ -100,41 +114,44 @@ def _model_ref(name: str) -> dict[str, str]:
     return {"type": "responses_api_models", "name": name}
 
 
-def _stored(body: TappedBody) -> _Stored:
-    if body.undecodable is not None:
-        return _Stored(b"null", b64encode(body.undecodable).decode(), None)
-    if not body.data:
-        return _Stored(b"null", None, None)
-    embedded = embed(body.data)
-    if embedded is None:
-        return _Stored(b"null", _text(body.data), None)
-    return _Stored(embedded.json, None if embedded.exact else _text(body.data), embedded)
+def _embedded(body: TappedBody) -> EmbeddedBody | None:
+    """Return the body if it is one JSON object, and all of it is there."""
+    if body.undecodable is not None or body.truncated_at is not None or not body.data:
+        return None
+    return embed(body.data)
 
 
-def _response(tapped: Tapped) -> _Stored:
-    if tapped.stream is None:
-        return _stored(tapped.response)
-    body = tapped.response
-    raw = _text(body.data) if body.undecodable is None else b64encode(body.undecodable).decode()
+def _assembled(stream: Assembled) -> bytes | None:
     try:
-        return _Stored(dumps(tapped.stream.response), raw, None)
+        return dumps(stream.response)
     except RecursionError:  # nested deeper than JSON can be written; the text has it all
-        return _Stored(b"null", raw, None)
+        return None
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+def _stored(body: TappedBody, embedded: EmbeddedBody | None, hider: BodyHider | None) -> _Stored:
+    if embedded is not None:
+        raw = None if embedded.exact else plain_text(body.data, hider)
+        return _Stored(_hidden(embedded.json, hider), raw, embedded)
+    if body.undecodable is None and not body.data:
+        return _Stored(b"null", None, None)
+    return _Stored(b"null", _raw(body, hider), None)
+
+
+def _raw(body: TappedBody, hider: BodyHider | None) -> RawText:
+    if body.undecodable is None:
+        return plain_text(body.data, hider)
+    return base64_text(body.undecodable, hider, body.data)
 
 
 def _optional(
-    tapped: Tapped, facts: CallFacts | None, request: _Stored, response: _Stored
+    tapped: Tapped,
+    facts: CallFacts | None,
+    request: _Stored,
+    response: _Stored,
+    hider: BodyHider | None,
 ) -> dict[str, object]:
-    """Return the keys that a line has only where there is something to say, in order."""
+    """Return the keys behind the bodies that a line has only where there is something to say."""
     optional: dict[str, object] = {}
-    if request.raw is not None:
-        optional["request_raw"] = request.raw
-    if response.raw is not None:
-        optional["response_raw"] = response.raw
     if facts is not None:
         optional |= _of_facts(facts)
     if tapped.client_session_id is not None:
@@ -142,14 +159,43 @@ def _optional(
     if tapped.client_assistant_message_id is not None:
         optional["client_assistant_message_id"] = tapped.client_assistant_message_id
     if facts is not None and len(facts.attempts) > 1:
-        optional["upstream_attempts"] = [_attempt(attempt) for attempt in facts.attempts]
-    if not (_is_whole(tapped) and (facts is None or not facts.notes)):
+        optional["upstream_attempts"] = [_attempt(attempt, hider) for attempt in facts.attempts]
+    as_json = request.raw is None and response.raw is None
+    if not (
+        as_json
+        and hider is None
+        and _is_whole(tapped)
+        and (facts is None or not (facts.notes or facts.request_open))
+    ):
         notes = _notes(tapped, facts)
         if tapped.stream is not None and response.json == b"null":
             notes["nested_too_deeply"] = ["response"]
+        _note_texts(notes, request, response, hider)
         if notes:
             optional["notes"] = notes
     return optional
+
+
+def _note_texts(
+    notes: dict[str, object], request: _Stored, response: _Stored, hider: BodyHider | None
+) -> None:
+    """Note where what is kept of the bodies is not just what crossed the boundary."""
+    raws = {"request": request.raw, "response": response.raw}
+    bad = {name: raw.not_utf8 for name, raw in raws.items() if raw is not None and raw.not_utf8}
+    if bad:
+        notes["not_utf8"] = bad
+    packed = [name for name, raw in raws.items() if raw is not None and raw.is_base64]
+    if packed:
+        notes["undecodable_body"] = packed
+    if hider is None:
+        return
+    partial = notes.get("upstream_body")
+    if isinstance(partial, str):
+        notes["upstream_body"] = hider.beginning(hider.text(partial))
+    earlier = notes.pop("hidden", 0)
+    count = hider.hidden + (earlier if isinstance(earlier, int) else 0)
+    if count:
+        notes["hidden"] = count
 
 
 def _is_whole(tapped: Tapped) -> bool:
@@ -172,10 +218,11 @@ def _of_facts(facts: CallFacts) -> dict[str, object]:
     return found
 
 
-def _attempt(attempt: UpstreamAttempt) -> dict[str, object]:
-    result: dict[str, object] = (
-        {"error": attempt.error} if attempt.status is None else {"status": attempt.status}
-    )
+def _attempt(attempt: UpstreamAttempt, hider: BodyHider | None) -> dict[str, object]:
+    result: dict[str, object] = {"status": attempt.status}
+    if attempt.status is None:
+        error = attempt.error
+        result = {"error": error if error is None or hider is None else hider.text(error)}
     return {**result, "started_at": attempt.started_at, "ms": _rounded(attempt.ms)}
 
 
@@ -185,7 +232,10 @@ def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
         notes |= tapped.stream.notes
     if tapped.phase is not None:
         notes["phase"] = _phase(tapped.phase, facts).value
-    notes |= _notes_on_bodies(tapped.request, tapped.response)
+    request = tapped.request
+    if facts is not None and facts.request_open and request.truncated_at is None:
+        request = request._replace(broken_off=True)
+    notes |= _notes_on_bodies(request, tapped.response)
     return notes
 
 
@@ -205,9 +255,6 @@ def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, obj
     if limit is not None:
         notes["truncated_at"] = limit
         notes["truncated_bodies"] = [n for n, body in bodies if body.truncated_at is not None]
-    undecodable = [name for name, body in bodies if body.undecodable is not None]
-    if undecodable:
-        notes["undecodable_body"] = undecodable
     broken_off = [name for name, body in bodies if body.broken_off]
     if broken_off:
         notes["broken_off_body"] = broken_off

@@ -48,5 +48,11 @@ class CallFacts:
     attempts: list[UpstreamAttempt] = field(default_factory=_no_attempts)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """What the server itself must keep secret: looked for in errors before they are stored."""
+    keys: frozenset[str] = field(default=frozenset(), repr=False)
+    """Those of `secrets` that can be nothing else: looked for in every row."""
+    unsearched: bool = False
+    """Whether the answer may hold one of `keys`: it was not, or not all, looked through."""
+    request_open: bool = False
+    """Whether more of the request was to come when the call ended."""
     notes: dict[str, object] = field(default_factory=_no_notes)
     """Codes for what a reader must know, e.g. the provider's dialect where it differs."""

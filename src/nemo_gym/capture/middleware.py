@@ -252,6 +252,7 @@ class _CapturedCall:
         try:
             if message["type"] == "http.request":
                 self._watch.request_body(message.get("body", b""))
+                self._facts.request_open = message.get("more_body", False)
             elif message["type"] == "http.disconnect":
                 self._watch.client_gone(self._settings.clock())
         except Exception as error:  # noqa: BLE001 - capture never fails a call

@@ -200,7 +200,11 @@ class ExchangeTap:
         self._bodiless = (
             self._call.method == "HEAD" or status < 200 or status in _NO_BODY or self._declared == 0
         )
-        return self._commit() if self._bodiless else _SEND
+        if not self._bodiless:
+            return _SEND
+        if self._declared == 0 and self._is_stream:
+            self._read(b"", now, last=True)  # a stream of nothing, however that is framed
+        return self._commit()
 
     @property
     def passes_by(self) -> "Callable[[bytes | bytearray | memoryview], bool] | None":

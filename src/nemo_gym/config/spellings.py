@@ -14,7 +14,7 @@ from functools import lru_cache
 from html.entities import html5
 from typing import NamedTuple
 
-__all__ = ["SecretFinder"]
+__all__ = ["SecretFinder", "without"]
 
 # So few characters of a secret (`sk-`) may as well be the end of a word.
 _TELLS_NOTHING = 3
@@ -64,16 +64,11 @@ class SecretFinder:
 
     def hidden(self, text: str, mark: str) -> str:
         """Return the text with `mark` in the place of every secret."""
-        spans = sorted(self._spans(text))
-        if not spans:
-            return text
-        pieces: list[str] = []
-        shown_to = 0
-        for start, end in spans:
-            if start >= shown_to:
-                pieces += (text[shown_to:start], mark)
-            shown_to = max(shown_to, end)
-        return "".join((*pieces, text[shown_to:]))
+        return without(text, self._spans(text), mark)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where secrets are: start and end of each, which may overlap."""
+        return list(self._spans(text))
 
     def is_in(self, text: str) -> bool:
         """Say whether any secret is in the text."""
@@ -102,6 +97,17 @@ class SecretFinder:
         if self._compiled is None:
             self._compiled = [_compiled(secret) for secret in self._secrets]
         return self._compiled
+
+
+def without(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
+    """Return the text with `mark` in the place of each span; those that overlap are one."""
+    pieces: list[str] = []
+    shown_to = 0
+    for start, end in sorted(spans):
+        if start >= shown_to:
+            pieces += (text[shown_to:start], mark)
+        shown_to = max(shown_to, end)
+    return "".join((*pieces, text[shown_to:])) if pieces else text
 
 
 @lru_cache(maxsize=256)

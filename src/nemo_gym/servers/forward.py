@@ -19,7 +19,7 @@ from nemo_gym.errors import CallTimeout, TransportError
 from nemo_gym.ids import current_rollout_id
 from nemo_gym.servers.context import raw_path_of
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
-from nemo_gym.servers.forward_errors import hidden_beginning, without_key
+from nemo_gym.servers.forward_errors import freed, hidden_beginning
 from nemo_gym.servers.forward_headers import header, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
@@ -130,8 +130,8 @@ class Forwarder:
             timing.all_passed()
         status, headers = answered.reply.status, answered.reply.headers
         whole = answered.begun + rest
-        if status >= 400 and self.provider.secrets:
-            headers, whole = without_key(status, headers, whole, self.provider, dialect, whole=True)
+        if self.provider.secrets:
+            headers, whole, _ = freed(status, headers, whole, self.provider, dialect, whole=True)
         return status, headers, whole
 
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,6 +153,7 @@ class Forwarder:
         )
         if request.facts is not None:
             request.facts.secrets = self.provider.secrets
+            request.facts.keys = self.provider.keys
         try:
             ways = self._admitted(request)
         except Refused as refused:
@@ -250,11 +251,15 @@ class Forwarder:
         reply, body = answered.reply, answered.begun
         headers = response_headers(reply.headers)
         ended = reply.ended
-        if reply.status >= 400 and self.provider.secrets:
-            headers, body = without_key(
-                reply.status, headers, body, self.provider, request.dialect, whole=ended
+        passing = None
+        if self.provider.secrets:
+            headers, body, passing = freed(
+                *(reply.status, headers, body, self.provider, request.dialect),
+                whole=ended,
+                facts=request.facts,
             )
-            ended = True  # what may still come would have to pass unread
+            # What may still come of an error would have to pass unread.
+            ended = ended or reply.status >= 400
         try:
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
             while not ended:
@@ -264,12 +269,17 @@ class Forwarder:
                 if timing is not None:
                     timing.passed(body)
                 ended = reply.ended
+                if passing is not None:
+                    body = passing.passed(body, ended)
             if timing is not None and not timing.over:
                 # Not after the send: a client that reads slowly is not the provider's time.
                 timing.all_passed()
             await send({"type": "http.response.body", "body": body})
         except TransportError as problem:
             _note_break(request.facts, problem)
+            kept = b"" if passing is None else passing.broken_off()
+            if kept:
+                await send({"type": "http.response.body", "body": kept, "more_body": True})
             raise
         finally:
             await reply.aclose()

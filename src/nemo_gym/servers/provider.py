@@ -11,7 +11,7 @@ from typing import Annotated
 import orjson
 from pydantic import ConfigDict, Field
 
-from nemo_gym.capture.hiding import credentials_of
+from nemo_gym.capture.hiding import credentials_of, looks_secret
 from nemo_gym.config.secrets import collect_secrets
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.servers.forward_body import Members
@@ -114,16 +114,27 @@ class Provider:
     """What metrics and traces call it; None: `openai` or `anthropic`, by the dialect of a call."""
     secrets: frozenset[str] = field(init=False, repr=False)
     """What must never leave the process: the key, and what is secret in URLs and headers."""
+    keys: frozenset[str] = field(init=False, repr=False)
+    """Those of `secrets` that can be nothing else: looked for in answers that are no errors too."""
+    needles: tuple[bytes, ...] = field(init=False, repr=False)
+    """One of these is in every text that has one of `keys` in clear."""
 
     def __post_init__(self) -> None:
         """Gather the secrets."""
-        found = collect_secrets({"extra_headers": dict(self.headers)})
+        named = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        keys = credentials_of(named, b"")
         if self.key is not None and self.key.needle is not None:
-            found |= {self.key.secret}
+            keys |= {self.key.secret}
         for address in self.addresses:
             authorization = (address.authorization or "").encode()
-            found |= credentials_of([(b"authorization", authorization)], address.query.encode())
-        object.__setattr__(self, "secrets", found)
+            keys |= credentials_of([(b"authorization", authorization)], address.query.encode())
+        secrets = keys | collect_secrets({"extra_headers": dict(self.headers)})
+        object.__setattr__(self, "secrets", secrets)
+        keys = frozenset(key for key in keys if looks_secret(key))
+        # One that is in another need not be looked for by itself first.
+        shortest = [key for key in keys if not any(k != key and k in key for k in keys)]
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "needles", tuple(key.encode() for key in shortest))
 
 
 class ProviderConfig(BaseResponsesAPIModelConfig):
