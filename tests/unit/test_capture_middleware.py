@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from starlette.types import ASGIApp, Message, Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.capture.facts import CALL_FACTS, CallFacts, UpstreamAttempt
 from nemo_gym.capture.memory import MemoryStore
@@ -282,3 +282,27 @@ async def test_a_request_over_the_limit_is_passed_whole_and_kept_in_part() -> No
     (row,) = store.read("3-1")
     assert (row["notes"]["truncated_at"], row["notes"]["truncated_bodies"]) == (10, ["request"])
     assert row["request_raw"] == '{"messages'
+
+
+async def test_a_request_that_broke_off_is_noted_though_it_reads_as_whole() -> None:
+    async def leaves_half(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await receive()
+
+    messages: list[Message] = [
+        {"type": "http.request", "body": b'{"model": "m"}', "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Message:
+        return messages.pop(0)
+
+    async def send(message: Message) -> None:
+        raise AssertionError(message)
+
+    store = MemoryStore()
+    await stack(leaves_half, store)(http_scope(CHAT), receive, send)
+
+    (row,) = store.read("3-1")
+    assert row["request"] == {"model": "m"}
+    assert row["notes"] == {"phase": "before_headers", "broken_off_body": ["request"]}

@@ -1,9 +1,12 @@
 """In which order the store lets go: what a reader sees at any moment is never better than it is."""
 
+import asyncio
 import errno
+import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from nemo_gym.ids import RolloutId
 from support.disks import FaultyDisk
 
 A = RolloutId("0-0")
+LONG = 9 << 20
 
 
 def row(call_id: str) -> Row:
@@ -54,6 +58,35 @@ def test_a_rollout_that_loses_a_row_is_pending_until_its_mark_is_there(tmp_path:
     assert isinstance(failed.exception(), OSError)
     assert seen == [True]
     assert (reader.is_incomplete(A), reader.is_pending(A)) == (True, False)
+    store.close()
+
+
+@dataclass(frozen=True)
+class LongCall:
+    """A call whose row is made when it is asked for, and says what was stored by then."""
+
+    number: int
+    path: Path
+    stored: list[int]
+    rollout_id: RolloutId = A
+
+    def row(self) -> Row:
+        self.stored.append(self.path.stat().st_size if self.path.exists() else 0)
+        line = json.dumps({"model_call_id": f"c{self.number}", "fill": "x" * LONG}).encode()
+        return Row(A, f"c{self.number}", line)
+
+
+async def test_long_rows_are_stored_one_by_one_in_their_order(tmp_path: Path) -> None:
+    store, stored = CaptureStore(tmp_path), list[int]()
+    path = store.layout.capture_file(A)
+    calls = [LongCall(number, path, stored) for number in range(3)]
+
+    results = await asyncio.gather(*(store.keep(call) for call in calls))
+
+    assert results == [None] * 3
+    assert [size // LONG for size in stored] == [0, 1, 2]
+    rows = [item["model_call_id"] for item in store.read(A) if isinstance(item, dict)]
+    assert rows == ["c0", "c1", "c2"]
     store.close()
 
 

@@ -61,6 +61,16 @@ def test_a_bomb_stops_at_the_limit(name: str, encode: Callable[[bytes], bytes]) 
 
 
 @_EVERY
+@pytest.mark.parametrize("limit", [1 << 20, (1 << 20) + 1, 3_000_000])
+def test_a_long_beginning_is_kept_up_to_the_limit(
+    name: str, encode: Callable[[bytes], bytes], limit: int
+) -> None:
+    text = b"".join(b"%07d\n" % number for number in range(600_000))
+
+    assert _decode([name], encode(text), 10**9, limit) == text[:limit]
+
+
+@_EVERY
 def test_a_body_of_just_the_limit_is_whole(name: str, encode: Callable[[bytes], bytes]) -> None:
     decoder = ContentDecoder([name], 6)
 

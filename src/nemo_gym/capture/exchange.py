@@ -73,9 +73,9 @@ def exchange_line(
     }
     parts = [orjson.dumps(head)[:-1], b',"request":', request.json, b',"response":', response.json]
     if request.raw is not None:
-        parts += (b',"request_raw":', request.raw.json)
+        parts += (b',"request_raw":', *request.raw.json)
     if response.raw is not None:
-        parts += (b',"response_raw":', response.raw.json)
+        parts += (b',"response_raw":', *response.raw.json)
     optional = _optional(tapped, facts, request, response, hider)
     parts.append(b"," + dumps(optional)[1:] if optional else b"}")
     return b"".join(parts)

@@ -30,8 +30,8 @@ _MOST_UNPACKED = 1 << 20
 class RawText(NamedTuple):
     """One body as text."""
 
-    json: bytes
-    """A JSON string."""
+    json: list[bytes]
+    """A JSON string, in pieces: put together once, with the rest of its line."""
     not_utf8: list[tuple[int, str]]
     """Where bytes were not UTF-8, each place as U+FFFD in the text: offset in the body, and the
     bytes in hexadecimal digits."""
@@ -57,7 +57,7 @@ def plain_text(data: bytes, hider: BodyHider | None = None) -> RawText:
     except _NoText:
         return base64_text(data, hider)
     parts.append(b'"')
-    return RawText(b"".join(parts), bad)
+    return RawText(parts, bad)
 
 
 def base64_text(data: bytes, hider: BodyHider | None = None, made: bytes = b"") -> RawText:
@@ -66,7 +66,7 @@ def base64_text(data: bytes, hider: BodyHider | None = None, made: bytes = b"") 
         data = _without_secrets(data, hider, made)
     starts = range(0, len(data), _PIECE)
     parts = [b64encode(data[start : start + _PIECE]) for start in starts]
-    return RawText(b"".join((b'"', *parts, b'"')), [], is_base64=True)
+    return RawText([b'"', *parts, b'"'], [], is_base64=True)
 
 
 def _without_secrets(data: bytes, hider: BodyHider, made: bytes) -> bytes:

@@ -30,6 +30,9 @@ __all__ = ["Writer", "WriterParts"]
 
 logger = logging.getLogger(__name__)
 
+_LONG = 8 << 20
+"""Bytes of rows beyond which no more are made before these are stored."""
+
 
 @dataclass(slots=True)
 class WriterParts:
@@ -122,12 +125,23 @@ class Writer:
         going = True
         while going:
             batch, going = self._next_batch()
-            try:
-                ended = self._do(batch)
-            except Exception as error:  # the wall between capture and calls
-                logger.exception("capture: a batch of %d failed", len(batch))
-                ended = [(job, error) for job in batch]
-            self._settle(ended)
+            batch.reverse()
+            while True:
+                self._settle(self._done(batch))
+                if not batch:
+                    break
+
+    def _done(self, waiting: list[Job]) -> list[Ended]:
+        """Do jobs from the end of `waiting`, and take them off: all, unless their rows are long.
+
+        One row may have hundreds of megabytes; many of them are not held at once.
+        """
+        batch: list[Job] = []
+        try:
+            return self._do(batch, waiting)
+        except Exception as error:  # the wall between capture and calls
+            logger.exception("capture: a batch of %d failed", len(batch))
+            return [(job, error) for job in batch]
 
     def _next_batch(self) -> tuple[list[Job], bool]:
         """Wait for a job, take all that came with it; False: no more is to come."""
@@ -136,14 +150,14 @@ class Writer:
             batch, self._waiting = self._waiting, []
             return batch, not self._closed
 
-    def _do(self, batch: list[Job]) -> list[Ended]:
+    def _do(self, batch: list[Job], waiting: list[Job]) -> list[Ended]:
         began = time.perf_counter()
         rows: list[Row] = []
         ended: list[Ended] = []
         append = self._parts.files.append
         error: Exception | None
         # All rows are made before the first is written: the same code many times over is fast.
-        for job, error in [(job, _make_row(job)) for job in batch]:
+        for job, error in _make_rows(batch, waiting):
             row = job.row
             if row is not None:
                 if b"\n" in row.line:
@@ -233,6 +247,19 @@ class Writer:
             return False
         parts.claims.drop_lost(rollout_id)
         return True
+
+
+def _make_rows(batch: list[Job], waiting: list[Job]) -> list[Ended]:
+    """Make rows from the end of `waiting` until they are long together, and say what went wrong."""
+    made: list[Ended] = []
+    size = 0
+    while waiting and size < _LONG:
+        job = waiting.pop()
+        batch.append(job)
+        made.append((job, _make_row(job)))
+        if job.row is not None:
+            size += len(job.row.line)
+    return made
 
 
 def _make_row(job: Job) -> Exception | None:

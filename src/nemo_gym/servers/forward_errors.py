@@ -29,6 +29,7 @@ _NOT_PACKED = b'{[ \t\r\ndeir:"<'
 """What plain text, JSON or events may begin with, and nothing that is compressed."""
 _LONGEST_PACKED = 4096
 """Bytes of a packed answer that is no error by its status, beyond which it is no error at all."""
+_LONGEST_ERROR = 64 * 1024
 _MARK = b"***"
 _EVENT_ENDS = (b"\n\n", b"\r\r", b"\r\n\r\n")
 _MOST_HELD = 64 * 1024
@@ -125,7 +126,7 @@ def _without_key_in_success(
         if len(body) > _LONGEST_PACKED:
             return headers, body
         try:
-            plain = decoded(body, encoding, _MOST_UNPACKED)
+            plain = decoded(body, encoding, _LONGEST_ERROR)
         except (LookupError, ValueError):
             plain = body
     before = hider.hidden
