@@ -187,8 +187,10 @@ class PassingKeys:
         """Return what was kept back and may be shown, once the answer broke off."""
         hidden = self._searched(bytes(self._held))
         self._held.clear()
-        text = hidden.decode("utf-8", "surrogateescape")
-        return text[: self._hider.start_at_end(text)].encode("utf-8", "surrogateescape")
+        before = self._hider.hidden
+        text = self._hider.beginning(hidden.decode("utf-8", "surrogateescape"))
+        _note(self._facts, self._hider.hidden - before)
+        return text.encode("utf-8", "surrogateescape")
 
     def _cut(self, held: bytearray) -> int:
         """Return how much may go of an event that is too long to be an error."""
