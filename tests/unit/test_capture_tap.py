@@ -12,6 +12,7 @@ from support.sse import DONE, chunk, event, message_start, typed
 from support.taps import JSON, SSE, Led
 
 SEND, HOLD, COMMIT = Verdict.SEND, Verdict.HOLD, Verdict.COMMIT
+HOLD_BRIEFLY = Verdict.HOLD_BRIEFLY
 
 
 def _length(n: int) -> list[tuple[bytes, bytes]]:
@@ -125,8 +126,11 @@ def test_an_error_event_is_held_as_well() -> None:
     responses.start(SSE)
 
     assert chat.send(event({"error": {"message": "x"}})) is COMMIT
-    assert responses.send(typed("error", message="x")) is HOLD
-    assert responses.send(b": still held\n\n") is HOLD
+    assert responses.send(typed("error", message="x")) is HOLD_BRIEFLY
+    assert responses.send(b": still held\n\n") is HOLD_BRIEFLY
+    assert responses.send(typed("response.in_progress")) is SEND
+    assert responses.send(typed("error", message="y")) is HOLD_BRIEFLY
+    assert responses.send(b"event: response.failed\n") is HOLD
     assert responses.send(typed("response.failed", response={"id": "r"})) is COMMIT
 
 

@@ -14,6 +14,7 @@ from support.reassembly import assemble, bytewise
 from support.sse import DONE, block, chunk, event, message_end, message_start, typed
 
 OPEN, ENDING, ENDED = StreamState.OPEN, StreamState.ENDING, StreamState.ENDED
+FAILING = StreamState.FAILING
 
 
 def _states(dialect: Dialect, *pieces: bytes) -> list[StreamState]:
@@ -67,16 +68,18 @@ def test_data_in_two_lines_is_awaited() -> None:
     assert states == [ENDING, ENDED]
 
 
-def test_a_mark_inside_a_text_only_delays() -> None:
+def test_a_mark_inside_a_text_ends_nothing() -> None:
     delta = b'data: {"type":"response.output_text.delta","delta":"\\"response.completed\\""}\n'
     quoted = b'data: {"type":"x","delta":["response.completed"]}\n'
+    begun = b'data: {"type":"x","delta":\n'
 
     assert _states(RESPONSES, delta, b"\n") == [OPEN, OPEN]
-    assert _states(RESPONSES, quoted, b"\n") == [ENDING, OPEN]
+    assert _states(RESPONSES, quoted, b"\n") == [OPEN, OPEN]
+    assert _states(RESPONSES, begun, b'data: ["error"]}\n', b"\n") == [OPEN, OPEN, OPEN]
 
 
 @pytest.mark.parametrize(
-    ("dialect", "whole"), [(CHAT, ENDED), (MESSAGES, ENDED), (RESPONSES, ENDING)]
+    ("dialect", "whole"), [(CHAT, ENDED), (MESSAGES, ENDED), (RESPONSES, FAILING)]
 )
 def test_an_error_event_ends_a_stream_but_a_responses_failure_may_follow(
     dialect: Dialect, whole: StreamState
@@ -88,6 +91,31 @@ def test_an_error_event_ends_a_stream_but_a_responses_failure_may_follow(
 
 def test_an_error_that_comes_without_a_name_is_seen_in_its_line() -> None:
     assert _states(CHAT, b'data: {"error":{"message":"x"}}\n') == [ENDED]
+
+
+def test_an_error_of_responses_is_one_from_its_line_on_until_the_stream_goes_on() -> None:
+    error = b'data: {"type":"error","message":"x"}\n'
+    delta = typed("response.output_text.delta", delta="a")
+
+    states = _states(RESPONSES, error, b"\n", b": ping\n\n", typed("ping"), delta, delta)
+
+    assert states == [FAILING, FAILING, FAILING, FAILING, OPEN, OPEN]
+
+
+@pytest.mark.parametrize("dialect", [MESSAGES, RESPONSES], ids=lambda d: d.name)
+def test_an_event_of_another_type_may_speak_of_an_error_and_nothing_ends(dialect: Dialect) -> None:
+    aside = typed("gateway.attempt", error={"message": "refused, trying another"})
+
+    assert _states(dialect, aside[:-1], aside[-1:], aside) == [OPEN, OPEN, OPEN]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda d: d.name)
+def test_what_is_sent_under_the_name_of_an_error_is_one_whatever_its_type(dialect: Dialect) -> None:
+    error = event({"type": "overloaded_error", "message": "x"}, "error")
+
+    assembled = assemble(dialect, [error])
+
+    assert assembled.error == {"type": "overloaded_error", "message": "x"}
 
 
 def test_lines_after_the_end_in_the_same_chunk_change_nothing() -> None:

@@ -19,6 +19,8 @@ and does with each message what the verdict says:
     Keep it: a client could finish on it, but what belongs to the row is still coming. Held
     messages are released by the next ``SEND`` or after the next ``COMMIT``; a shell may also give
     up waiting and call `finish`.
+``HOLD_BRIEFLY``
+    Keep it: it ends in an error on which clients stop, and there may be nothing more to come.
 ``COMMIT``
     Keep it; call `finish`, hand the row over, wait until it is durable or has failed, then send
     everything that is held. Every later message is ``SEND`` and not recorded.
@@ -71,12 +73,18 @@ class Verdict(Enum):
 
     SEND = "send"
     HOLD = "hold"
+    HOLD_BRIEFLY = "hold briefly"
     COMMIT = "commit"
 
 
 # A member of an enumeration is looked up by its metaclass, ten times as slowly as a global.
-_SEND, _HOLD, _COMMIT = Verdict.SEND, Verdict.HOLD, Verdict.COMMIT
-_OPEN, _ENDING, _ENDED = StreamState.OPEN, StreamState.ENDING, StreamState.ENDED
+_SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
+_OPEN, _ENDED = StreamState.OPEN, StreamState.ENDED
+_VERDICTS = {
+    StreamState.OPEN: Verdict.SEND,
+    StreamState.ENDING: Verdict.HOLD,
+    StreamState.FAILING: Verdict.HOLD_BRIEFLY,
+}
 
 
 class Phase(Enum):
@@ -207,6 +215,11 @@ class ExchangeTap:
         return self._commit()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the head of the response has come."""
+        return self._response is not None
+
+    @property
     def passes_by(self) -> "Callable[[bytes | bytearray | memoryview], bool] | None":
         """Return what takes a body message with more to come, where the response is a stream.
 
@@ -230,9 +243,9 @@ class ExchangeTap:
         state = self._read(made, now, last=not more_body)
         if not more_body or (self._declared is not None and self._sent >= self._declared):
             return self._commit()
-        if state is _ENDED:
-            return self._commit()
-        return _HOLD if state is _ENDING else _SEND
+        if state is _OPEN:
+            return _SEND
+        return self._commit() if state is _ENDED else _VERDICTS[state]
 
     def client_gone(self, now: float) -> None:
         """Say that the client went away. Without effect once the row has all it will have."""

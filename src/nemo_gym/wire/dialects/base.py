@@ -21,6 +21,7 @@ __all__ = [
     "ErrorFacts",
     "Growing",
     "StreamState",
+    "is_error",
     "kind_of",
     "openai_error",
 ]
@@ -37,6 +38,8 @@ class StreamState(Enum):
     """More is expected."""
     ENDING = "ending"
     """A line of the event that ends the stream has come, its payload has not."""
+    FAILING = "failing"
+    """An error has come whole, on which official clients stop; a terminal event may follow."""
     ENDED = "ended"
     """A client has all it waits for: the terminal event, or an error event."""
 
@@ -91,7 +94,7 @@ class Assembler(ABC):
     signs: tuple[bytes, ...] = ()
     """One of these is in every event that ends the stream; none has a line end in it."""
 
-    __slots__ = ("_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
+    __slots__ = ("_aside", "_error", "_mismatch", "_terminal", "_unparsed", "carried_data", "state")
 
     def __init_subclass__(cls) -> None:
         # A letter may also be written as an escape, and then anything may be in there.
@@ -105,6 +108,8 @@ class Assembler(ABC):
         """Whether an event with data has come, other than pings."""
         self._terminal: str | None = None
         self._error: object = None
+        self._aside: object = None
+        """What the event before said of an error, without being an error event."""
         self._unparsed = 0
         self._mismatch = False
 
@@ -126,11 +131,10 @@ class Assembler(ABC):
         if not is_object(value):
             self._unparsed += 1
             return
-        kind = value.get("type")
-        if not isinstance(kind, str):
-            kind = "" if name is None else name.decode("latin-1")
+        kind = kind_of(value, name)
         if kind not in _KEEPALIVES:
             self.carried_data = True
+            self._aside = None
             try:
                 self._take(value, kind)
             except RecursionError:  # nested deeper than values can be compared and joined
@@ -163,8 +167,12 @@ class Assembler(ABC):
             if not marked:
                 return self.state
             value = loads_object(joined)
-            if value is None or not self._ends(value, kind_of(value, name)):
+            if value is None:
                 return StreamState.ENDING
+            # Further data lines cannot make another event of what is JSON already.
+            kind = kind_of(value, name)
+            if not self._ends(value, kind):
+                return StreamState.FAILING if is_error(value, kind) else self.state
         self.feed(Event(name, joined))
         return self.state
 
@@ -175,6 +183,8 @@ class Assembler(ABC):
             notes["unparsed_events"] = self._unparsed
         if self._mismatch:
             notes["dialect_mismatch"] = True
+        if self._error is None and self._terminal is None:
+            self._error = self._aside
         if self._error is not None and self._terminal is None:
             response = {**(response or {}), "error": self._error}
         return Assembled(response, self._terminal, self._error, notes)
@@ -228,9 +238,23 @@ class Assembler(ABC):
 
 
 def kind_of(event: dict[str, object], name: bytes | None) -> str:
-    """Return the type of an event: its own word for it, else the name it was sent under."""
+    """Return the type of an event: its own word for it, else the name it was sent under.
+
+    What is sent as `error` is one, though its type is that of the error.
+    """
     kind = event.get("type")
-    return kind if isinstance(kind, str) else (name or b"").decode("latin-1")
+    if not isinstance(kind, str):
+        return "" if name is None else name.decode("latin-1")
+    return "error" if name == b"error" and not kind.startswith("response.") else kind
+
+
+def is_error(event: dict[str, object], kind: str) -> bool:
+    """Say whether this is an error event: one by its type or name, or without any of both.
+
+    An event of another type that holds an error among other things is none: gateways report so of
+    what went wrong on the way, and the answer follows.
+    """
+    return kind == "error" or (not kind and bool(event.get("error")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A stream opens with `message_start`, fills content blocks by index, closes with 
 
 from pydantic_core import from_json
 
-from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, Growing
+from nemo_gym.wire.dialects.base import Assembler, Dialect, ErrorFacts, Growing, is_error
 from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.json import (
     JsonError,
@@ -20,15 +20,6 @@ from nemo_gym.wire.json import (
 
 __all__ = ["MESSAGES", "MessagesAssembler"]
 
-_STEPS = frozenset(
-    {
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-    }
-)
 # Type of the block that a delta fills, for a stream that never started it.
 _FILLED = {
     "text_delta": "text",
@@ -180,6 +171,8 @@ class MessagesAssembler(Assembler):
             self._stop(event, kind)
         elif kind.startswith("response."):
             self._mismatch = True
+        else:
+            self._aside = event.get("error") or None
 
     def growing(self, event: dict[str, object], kind: str) -> Growing | None:
         """Say what a delta adds to that was just taken."""
@@ -189,9 +182,7 @@ class MessagesAssembler(Assembler):
         return self._block(event.get("index"), delta.get("type")).growing(delta)
 
     def _ends(self, event: dict[str, object], kind: str) -> bool:
-        if kind in {"message_stop", "error"}:
-            return True
-        return bool(event.get("error")) and kind not in _STEPS
+        return kind == "message_stop" or is_error(event, kind)
 
     def _stop(self, event: dict[str, object], kind: str) -> None:
         if kind == "message_stop":

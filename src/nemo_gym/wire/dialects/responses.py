@@ -10,6 +10,7 @@ from nemo_gym.wire.dialects.base import (
     ErrorFacts,
     Growing,
     StreamState,
+    is_error,
     openai_error,
 )
 from nemo_gym.wire.dialects.output_items import Item, fills_item, item_type_of
@@ -20,6 +21,9 @@ __all__ = ["RESPONSES", "ResponsesAssembler"]
 _TERMINALS = frozenset(
     {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
 )
+
+
+_OPEN, _FAILING = StreamState.OPEN, StreamState.FAILING
 
 
 class ResponsesAssembler(Assembler):
@@ -41,28 +45,35 @@ class ResponsesAssembler(Assembler):
         """Items whose index a later one has too, as where a gateway numbers none of them."""
 
     def _take(self, event: dict[str, object], kind: str) -> None:
-        response = event.get("response")
         if "choices" in event and "type" not in event:
             # A chunk of Chat, whatever name it was sent under.
             self._mismatch = True
-        elif kind in _TERMINALS:
+        elif kind.startswith("response."):
+            self.state = _OPEN  # an error before was not the end
+            self._take_own(event, kind)
+        elif is_error(event, kind):
+            # `response.failed` may still follow; an official client has stopped reading by then.
+            self._error = event.get("error") or event
+            self.state = _FAILING
+        elif kind.startswith(("message_", "content_block_")):
+            self._mismatch = True
+        else:
+            self._aside = event.get("error") or None
+
+    def _take_own(self, event: dict[str, object], kind: str) -> None:
+        """Take an event of this dialect."""
+        response = event.get("response")
+        if kind in _TERMINALS:
             self._final = response if is_object(response) else self._snapshot
             self._end(kind)
         elif kind == "response.output_item.added":
             self._announce(event)
         elif kind == "response.output_item.done":
             self._finish_item(event)
-        elif kind.startswith("response."):
-            if is_object(response):
-                self._snapshot = response
-            elif fills_item(kind):
-                self._item(event, kind).take(kind, event)
-        elif kind == "error" or event.get("error"):
-            # `response.failed` may still follow; an official client has stopped reading by then.
-            self._error = event.get("error") or event
-            self.state = StreamState.ENDING
-        elif kind.startswith(("message_", "content_block_")):
-            self._mismatch = True
+        elif is_object(response):
+            self._snapshot = response
+        elif fills_item(kind):
+            self._item(event, kind).take(kind, event)
 
     def growing(self, event: dict[str, object], kind: str) -> Growing | None:
         """Say what a delta adds to that was just taken."""
