@@ -42,10 +42,11 @@ def _is_under_way(store: CaptureStore) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("moment", "stream", "status"), [("before_head", False, 503), ("mid_body", True, 200)]
+    ("moment", "stream", "status", "category"),
+    [("before_head", False, 503, "upstream_error"), ("mid_body", True, 200, "stream_truncated")],
 )
 def test_calls_under_way_are_answered_and_kept_and_nobody_reads_a_traceback(
-    tmp_path: Path, moment: str, stream: bool, status: int
+    tmp_path: Path, moment: str, stream: bool, status: int, category: str
 ) -> None:
     log, folder = tmp_path / "log", tmp_path / "calls"
     with ThreadPoolExecutor(1) as pool, provider_process(hang=moment) as upstream:
@@ -58,9 +59,16 @@ def test_calls_under_way_are_answered_and_kept_and_nobody_reads_a_traceback(
 
     (row,) = store.read(parse_rollout_id("others"))
     assert got == status
-    assert stream or "message" in json.loads(body)["error"]
     assert isinstance(row, dict)
-    assert row["error_category"] in {"cancelled", "connection"}
+    assert (row["status_code"], row["error_category"]) == (status, category)
+    if stream:
+        assert row["notes"]["server_stopping"] is True
+        assert "phase" not in row["notes"]
+    else:
+        assert json.loads(body)["error"]["code"] == "server_stopping"
+        assert row["response"] == json.loads(body)
+        assert row["response_source"] == "local"
+        assert row["local_response_reason"] == "server_stopping"
     assert "Traceback" not in log.read_text()
 
 

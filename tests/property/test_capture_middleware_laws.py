@@ -1,16 +1,20 @@
 """Capture beside a call: the client sees the same, and finishes only once the row is durable."""
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from hypothesis import given
 from hypothesis import strategies as st
-from starlette.types import Message
+from starlette.types import Message, Scope
 
+from nemo_gym.capture.facts import CLIENT_WENT_AWAY
 from nemo_gym.capture.memory import MemoryStore
-from nemo_gym.capture.middleware import model_call_stack
+from nemo_gym.capture.middleware import CaptureMiddleware, CaptureSettings, model_call_stack
+from nemo_gym.capture.stopping import stopped_calls
+from nemo_gym.servers.wall import FailureWall
 from support.asgi import Client, Script, body, http_scope, start
+from support.sse import DONE, event, typed
 
 SSE = (b"content-type", b"text/event-stream")
 JSON = (b"content-type", b"application/json")
@@ -90,13 +94,20 @@ def test_the_client_sees_the_same_with_capture_on_and_off(
     exchange: Exchange, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(0, len(exchange.messages)))
-    error = data.draw(st.sampled_from([None, ValueError("x"), asyncio.CancelledError()]))
+    left, stopped = (
+        asyncio.CancelledError(CLIENT_WENT_AWAY),
+        asyncio.CancelledError("m is stopping"),
+    )
+    error = data.draw(st.sampled_from([None, ValueError("x"), left, stopped]))
     fails = data.draw(st.booleans())
     store = MemoryStore(error=OSError("full") if fails else None)
 
     async def seen(on: bool) -> tuple[list[Message], BaseException | None]:
         app = Script(exchange.messages[:count], error)
         stack = model_call_stack(app, store=store if on else None, model_ref_name="m")
+        if error is stopped:
+            # It answers for a server that stops where capture does not.
+            stack = FailureWall(stack, lambda _path, exc: (500, str(exc)), "m", stopped_calls("m"))
         client = Client()
         scope = http_scope("/ng-rollout/0-0" + exchange.path, exchange.method)
         raised = await client.call(stack, scope)
@@ -104,8 +115,8 @@ def test_the_client_sees_the_same_with_capture_on_and_off(
 
     off, on = asyncio.run(seen(False)), asyncio.run(seen(True))
 
-    if isinstance(error, asyncio.CancelledError):
-        # Who cancels has stopped reading: what was held for the row may be left unsent.
+    if error is left:
+        # Who goes away has stopped reading: what was held for the row may be left unsent.
         assert on[0] == off[0][: len(on[0])]
         assert on[1] is off[1]
     else:
@@ -138,3 +149,69 @@ def test_no_client_can_finish_before_the_row_is_durable_and_nothing_else_is_held
         assert len(store.lines["0-0"]) == 1
 
     asyncio.run(act())
+
+
+@dataclass
+class Timers:
+    """Timers that are due when the law says so."""
+
+    due: list[Callable[[], None]] = field(default_factory=list)
+
+    def later(self, _delay_s: float, callback: Callable[[], None]) -> "_Due":
+        self.due.append(callback)
+        return _Due(self.due, callback)
+
+    def pass_by(self) -> None:
+        for callback in tuple(self.due):
+            callback()
+
+
+@dataclass
+class _Due:
+    due: list[Callable[[], None]]
+    callback: Callable[[], None]
+
+    def cancel(self) -> None:
+        if self.callback in self.due:
+            self.due.remove(self.callback)
+
+
+EVENTS = [
+    typed("response.created", response={"id": "r"}),
+    typed("response.output_text.delta", delta="a"),
+    typed("response.completed", response={"id": "r", "output": []}),
+    typed("response.failed", response={"id": "r", "status": "failed"}),
+    typed("error", message="m"),
+    event({"error": {"message": "m"}}),
+    typed("gateway.attempt", error={"message": "m"}),
+    typed("ping"),
+    b": ping\n\n",
+    DONE,
+]
+
+
+@given(st.lists(st.sampled_from(EVENTS), max_size=6), st.data())
+def test_whenever_waiting_is_given_up_the_client_sees_the_same_and_there_is_one_row(
+    events: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(events)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    messages = [start(200, SSE), *(body(piece, more=True) for piece in pieces), body()]
+    given_up = data.draw(st.sets(st.integers(0, len(messages))))
+    store, client, timers = MemoryStore(), Client(), Timers()
+
+    def before(_scope: Scope, number: int) -> None:
+        if number in given_up:
+            timers.pass_by()
+
+    settings = CaptureSettings(store, "m", call_later=timers.later)
+    stack = CaptureMiddleware(Script(messages, before=before), settings)
+    raised = asyncio.run(client.call(stack, http_scope("/ng-rollout/0-0/v1/responses")))
+
+    assert raised is None
+    assert client.got == messages
+    assert len(store.lines["0-0"]) == 1
+    assert not store.is_pending("0-0")
+    if not given_up:
+        assert "end_not_awaited" not in str(store.lines["0-0"])

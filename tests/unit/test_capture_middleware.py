@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.capture.facts import CALL_FACTS, CallFacts, UpstreamAttempt
+from nemo_gym.capture.facts import CALL_FACTS, CLIENT_WENT_AWAY, CallFacts, UpstreamAttempt
 from nemo_gym.capture.memory import MemoryStore
 from nemo_gym.capture.middleware import CaptureMiddleware, CaptureSettings, model_call_stack
 from support.asgi import Client, Script, body, http_scope, start
@@ -171,7 +171,7 @@ async def test_a_client_that_goes_away_leaves_one_row_with_the_phase_and_the_par
             client.gone.set()
             assert (await receive())["type"] == "http.disconnect"
         else:
-            raise asyncio.CancelledError
+            raise asyncio.CancelledError(CLIENT_WENT_AWAY)
 
     error = await client.call(stack(app, store), http_scope(CHAT))
 

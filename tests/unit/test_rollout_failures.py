@@ -4,12 +4,13 @@ import json
 
 import pytest
 
+from nemo_gym.capture.stopping import stopped_response
 from nemo_gym.errors import CallTimeout, ConnectFailed, ConnectionLost
 from nemo_gym.servers.failures import Failure, ModelFailed, classify, failure_body
 from nemo_gym.servers.forward_refusals import Refusal
 from nemo_gym.transport.base import RawHeaders
 from nemo_gym.transport.response import CallFailed, ServerResponse
-from nemo_gym.wire.dialects import DIALECTS, Dialect
+from nemo_gym.wire.dialects import DIALECTS, RESPONSES, Dialect
 
 
 def _call_failed(
@@ -137,3 +138,16 @@ def test_a_ring_of_causes_ends() -> None:
     one.__cause__, other.__cause__ = other, one
 
     assert classify(one).failure_class == "agent_error"
+
+
+def test_a_model_server_that_stopped_is_a_lost_connection_and_no_failure_of_the_model() -> None:
+    start, body = stopped_response(RESPONSES, "policy")
+    stopped = _call_failed(
+        "responses_api_models", "/v1/responses", start["status"], body["body"], start["headers"]
+    )
+
+    failure = classify(stopped)
+
+    assert failure.failure_class == "connection"
+    assert failure.message == "it: policy was stopped while it worked on this call"
+    assert failure.provider_status is None

@@ -7,9 +7,23 @@ the call is to be captured, and writes into it as things happen. Absent: the cal
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["CALL_FACTS", "CallFacts", "UpstreamAttempt"]
+__all__ = [
+    "CALL_FACTS",
+    "CLIENT_WENT_AWAY",
+    "REFUSAL_HEADER",
+    "SERVER_STOPPING",
+    "CallFacts",
+    "UpstreamAttempt",
+]
 
 CALL_FACTS = "nemo_gym.model_call"
+CLIENT_WENT_AWAY = "the client went away"
+"""What the disconnect guard cancels a call with; a call that is cancelled otherwise has a client
+that waits: its server stops."""
+SERVER_STOPPING = "server_stopping"
+"""The code of a call that was cut off because its server stopped."""
+REFUSAL_HEADER = "x-nemo-gym-refusal"
+"""On what a model server answers by itself: no provider has said it. Its value is a code."""
 
 
 @dataclass(slots=True)

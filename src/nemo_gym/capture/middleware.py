@@ -3,6 +3,9 @@
 ASGI messages pass through unchanged and in order. The one that would let a client finish is held
 until the call's row is durable or has failed; nothing else is held. One row a call, whatever the
 client does. A failure of capture is logged and never reaches the call.
+
+What is held for an end that does not come is passed on after a while (`ERROR_GRACE_S`,
+`EVENT_GRACE_S`); the row is written before that, with what has come.
 """
 
 import asyncio
@@ -11,11 +14,12 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.capture.exchange import exchange_line
-from nemo_gym.capture.facts import CALL_FACTS, CallFacts
+from nemo_gym.capture.facts import CALL_FACTS, CLIENT_WENT_AWAY, SERVER_STOPPING, CallFacts
 from nemo_gym.capture.prefix import (
     PrefixMiddleware,
     Refusal,
@@ -24,20 +28,33 @@ from nemo_gym.capture.prefix import (
     route,
     serve_routed,
 )
-from nemo_gym.capture.row import Row, RowStore
+from nemo_gym.capture.row import Claim, Row, RowStore
+from nemo_gym.capture.stopping import stopped_response
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, Request, Verdict
 from nemo_gym.capture.watch import CallWatch
 from nemo_gym.ids import RolloutId, with_current_rollout_id
 from nemo_gym.telemetry.routes import INNER_SCOPE
 from nemo_gym.wire.dialects import Dialect, dialect_of_route
 
-__all__ = ["CaptureMiddleware", "CaptureSettings", "model_call_stack"]
+__all__ = [
+    "ERROR_GRACE_S",
+    "EVENT_GRACE_S",
+    "CaptureMiddleware",
+    "CaptureSettings",
+    "Timer",
+    "model_call_stack",
+]
 
 logger = logging.getLogger(__name__)
 
+ERROR_GRACE_S = 0.2
+"""How long an error is held inside a stream, since a terminal event may follow it."""
+EVENT_GRACE_S = 2.0
+"""How long a last event is held that has begun, after the last of its bytes came."""
 
 _CLIENT_GONE: Message = {"type": "http.disconnect"}
 _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
+_GRACE_S = {Verdict.HOLD: EVENT_GRACE_S, Verdict.HOLD_BRIEFLY: ERROR_GRACE_S}
 
 
 # Drawn many at a time: one call for each id costs 3 us among other work.
@@ -58,6 +75,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.clear)
 
 
+class Timer(Protocol):
+    """A callback that is due."""
+
+    def cancel(self) -> None:
+        """Do not call it; without effect once it was called."""
+        ...
+
+
+def _call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
+    return asyncio.get_running_loop().call_later(delay_s, callback)
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
     """What capturing a call needs besides the call."""
@@ -73,6 +102,8 @@ class CaptureSettings:
     """UTC Unix seconds."""
     new_id: Callable[[], str] = _new_id
     """A `model_call_id` that was never given before."""
+    call_later: Callable[[float, Callable[[], None]], Timer] = _call_later
+    """Has a callback called after so many seconds."""
 
 
 def model_call_stack(
@@ -126,20 +157,24 @@ class _CapturedCall:
     """One call on its way through, and then what its row is made of."""
 
     __slots__ = (
+        "_awaited",
         "_claim",
         "_ended_at",
         "_facts",
         "_held",
         "_raised",
         "_receive",
+        "_release",
         "_send",
         "_settings",
         "_settled",
+        "_timer",
         "_watch",
         "rollout_id",
     )
 
     _watch: CallWatch
+    _claim: Claim
 
     def __init__(
         self, settings: CaptureSettings, rollout_id: RolloutId, receive: Receive, send: Send
@@ -150,14 +185,22 @@ class _CapturedCall:
         self._send = send
         self._facts = CallFacts()
         self._held: list[Message] = []
+        """Messages that wait, in order. Not empty as long as anybody but the app sends them."""
+        self._timer: Timer | None = None
+        """Due when they have waited for long enough."""
+        self._awaited = _SEND
+        """The verdict that it was set for."""
+        self._release: asyncio.Task[None] | None = None
+        """Sends what was held, once waiting was given up."""
         self._settled = False
         """Whether the call was handed over, or is known to be lost."""
         self._ended_at = 0.0
         self._raised = False
-        self._claim = settings.store.claim(rollout_id)
 
     async def run(self, app: ASGIApp, dialect: Dialect, scope: Scope) -> None:
         """Let the app serve the call; `scope` is nobody else's."""
+        # Not before: a task that is cancelled before its first step never gets here.
+        self._claim = self._settings.store.claim(self.rollout_id)
         self._begin(dialect, scope)
         given = scope.get("extensions")
         extensions = {**given, CALL_FACTS: self._facts} if given else {CALL_FACTS: self._facts}
@@ -165,10 +208,11 @@ class _CapturedCall:
         with with_current_rollout_id(self.rollout_id):
             try:
                 await app(scope, self.receive, self.send)
-            except asyncio.CancelledError:
-                if not self._settled:
-                    self._see(_CLIENT_GONE)
-                await self._commit()
+            except asyncio.CancelledError as cancelled:
+                if cancelled.args == (CLIENT_WENT_AWAY,):
+                    await self._leave()
+                else:
+                    await self._stop(dialect)
                 raise
             except BaseException:
                 self._raised = True
@@ -208,16 +252,78 @@ class _CapturedCall:
 
     async def _send_in_turn(self, message: Message, verdict: Verdict) -> None:
         if verdict is _SEND:
+            self._awaits(_SEND)
             await self._send_held()
             await self._send(message)
             return
         self._held.append(message)
         if verdict is _COMMIT:
+            # Not by `_commit` and `_send_held`: every call comes by, and nobody else sends yet.
             kept = self._hand_over()
             if kept is not None:
                 await kept
             while self._held:
                 await self._send(self._held.pop(0))
+        else:
+            self._awaits(verdict)
+
+    def _awaits(self, verdict: Verdict) -> None:
+        """Wait for what a verdict holds messages for, and not for what was waited for before.
+
+        More of an event that has begun begins the wait anew, more pings after an error do not.
+        """
+        if verdict is self._awaited is Verdict.HOLD_BRIEFLY:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._awaited = verdict
+        if verdict in _GRACE_S:
+            self._timer = self._settings.call_later(_GRACE_S[verdict], self._give_up)
+
+    def _give_up(self) -> None:
+        """Wait no longer: the row is what has come; what is held goes on once it is durable."""
+        if self._settled:
+            return
+        self._facts.notes["end_not_awaited"] = _GRACE_S[self._awaited]
+        kept = self._hand_over()
+        self._release = asyncio.get_running_loop().create_task(self._let_go(kept))
+
+    async def _let_go(self, kept: "asyncio.Future[Exception | None] | None") -> None:
+        if kept is not None:
+            await kept
+        while self._held:
+            try:
+                await self._send(self._held[0])
+            finally:
+                del self._held[0]
+
+    async def _leave(self) -> None:
+        """End with a client that went away."""
+        if not self._settled:
+            self._see(_CLIENT_GONE)
+        if self._release is not None:
+            self._release.cancel()
+        await self._commit()
+
+    async def _stop(self, dialect: Dialect) -> None:
+        """End with this server; the client is still there."""
+        try:
+            if self._settled:
+                # Cut off in a wait for its row: what it held must not go out before that.
+                if self._release is not None:
+                    await self._release
+            elif self._watch.has_begun:
+                self._facts.notes[SERVER_STOPPING] = True
+                self._raised = True
+                await self._commit()
+                await self._send_held()
+            else:
+                self._facts.source, self._facts.local_reason = "local", SERVER_STOPPING
+                for message in stopped_response(dialect, self._settings.model_ref_name):
+                    await self.send(message)
+        finally:
+            self._hand_over()  # where this, too, was cancelled
 
     def _begin(self, dialect: Dialect, scope: Scope) -> None:
         settings = self._settings
@@ -268,6 +374,8 @@ class _CapturedCall:
         """Hand the call over, once, and return what ends when its row is durable or has failed."""
         if self._settled:
             return None
+        if self._timer is not None:
+            self._timer.cancel()
         settings = self._settings
         try:
             self._ended_at = settings.clock()
@@ -291,6 +399,9 @@ class _CapturedCall:
         return Row(self.rollout_id, model_call_id, line)
 
     async def _send_held(self) -> None:
+        """Send what is held, after everything that is being sent."""
+        if self._release is not None:
+            await asyncio.shield(self._release)
         while self._held:
             await self._send(self._held.pop(0))
 

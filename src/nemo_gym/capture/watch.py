@@ -84,6 +84,11 @@ class CallWatch:
         elif self._end is None:
             self._request_bodies.append(chunk if isinstance(chunk, bytes) else bytes(chunk))
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the head of the response has come."""
+        return self._start is not None or (self._tap is not None and self._tap.has_begun)
+
     def response_start(self, status: int, headers: Headers, now: float) -> Verdict:
         """Take the head of the response."""
         if self._tap is None and self._start is None and self._has_body(status, headers):

@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from nemo_gym.capture.client_ids import client_session_id
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.capture.prefix import RolloutOfScope
+from nemo_gym.capture.stopping import stopped_calls
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT
 from nemo_gym.errors import ConfigMistake
@@ -52,7 +53,8 @@ class CaptureServer:
             unprefixed=session_rollout(process_id),
             body_limit=body_limit,
         )
-        self._app = FailureWall(DisconnectGuard(stack), self._failed, _NAME)
+        guarded = DisconnectGuard(stack)
+        self._app = FailureWall(guarded, self._failed, _NAME, stopped_calls(_NAME))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; the lifespan closes the connections to the provider."""

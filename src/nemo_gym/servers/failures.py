@@ -12,6 +12,7 @@ from typing import Literal
 
 import orjson
 
+from nemo_gym.capture.facts import REFUSAL_HEADER, SERVER_STOPPING
 from nemo_gym.errors import CallTimeout, GymError, TransportError
 from nemo_gym.transport.response import CallFailed
 
@@ -27,9 +28,6 @@ __all__ = [
 ]
 
 FailureClass = Literal["agent_error", "verifier_error", "model_error", "timeout", "connection"]
-
-REFUSAL_HEADER = "x-nemo-gym-refusal"
-"""On what a model server answers by itself: no provider has said it. Its value is a code."""
 
 _TYPE = "rollout_failure"
 _BODY_LIMIT = 8_000
@@ -103,7 +101,9 @@ def _of_call(failed: CallFailed) -> Failure:
         return passed_on
     if failed.server_kind == "responses_api_models":
         if REFUSAL_HEADER in failed.headers:
-            return Failure("model_error", f"{failed.server_name}: {_message_in(failed.body)}")
+            stopped = failed.headers[REFUSAL_HEADER] == SERVER_STOPPING
+            said = f"{failed.server_name}: {_message_in(failed.body)}"
+            return Failure("connection" if stopped else "model_error", said)
         return Failure("model_error", _text(failed), failed.status, failed.body[:_BODY_LIMIT])
     if failed.server_kind == "resources_servers" and failed.url_path.endswith("/verify"):
         return Failure("verifier_error", _text(failed))

@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.capture.facts import CLIENT_WENT_AWAY
 from nemo_gym.transport.caller import CALLER, Caller
 
 __all__ = ["WATCH_AFTER_S", "ClientGone", "DisconnectGuard"]
@@ -209,7 +210,7 @@ class _Watched:
         """End the handler: its client has gone."""
         if not (self.finished or self.client_gone):
             self.client_gone = True
-            self._task.cancel("the client went away")
+            self._task.cancel(CLIENT_WENT_AWAY)
 
     async def _sleep(self) -> None:
         if self._wake is None:

@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive
 
 from nemo_gym.capture.middleware import model_call_stack
+from nemo_gym.capture.stopping import stopped_calls
 from nemo_gym.records.refs import ServerKind
 from nemo_gym.servers.answers import redactor_of
 from nemo_gym.servers.capturing import body_limit_of, close_with, open_capture_store
@@ -67,7 +68,7 @@ class ModelServer(SimpleServer):
             name = self.config.name
             return model_call_stack(app, store=store, model_ref_name=name, body_limit=limit)
 
-        app = new_app(self.config.name, layers, answer)
+        app = new_app(self.config.name, layers, answer, stopped_calls(self.config.name))
         if store is not None:
             close_with(app, store)
         for route in self.model_routes():

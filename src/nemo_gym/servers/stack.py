@@ -21,7 +21,7 @@ from nemo_gym.servers.counts import count_cancellation
 from nemo_gym.servers.direct import DirectRoutes
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.raw import json_bytes, raw_route, send_json
-from nemo_gym.servers.wall import Answer, FailureWall
+from nemo_gym.servers.wall import Answer, FailureWall, Stopped
 from nemo_gym.telemetry.observer import observe_app_event_loop
 from nemo_gym.telemetry.trace_middleware import TraceMiddleware
 
@@ -94,15 +94,16 @@ class JsonRoute(APIRoute):
         return handle_json
 
 
-def new_app(name: str, layers: Layers, answer: Answer) -> GymApp:
+def new_app(name: str, layers: Layers, answer: Answer, stopped: Stopped | None = None) -> GymApp:
     """Return an app named `name` that answers `GET /health`.
 
-    `layers` are those of the server's kind; `answer` says what a failed request gets.
+    `layers` are those of the server's kind; `answer` says what a failed request gets, `stopped`
+    what one gets that is cut off because the server stops.
     """
 
     def wrap(app: ASGIApp) -> ASGIApp:
         guarded = DisconnectGuard(layers(app), count_cancellation)
-        return FailureWall(TraceMiddleware(guarded, name), answer, name)
+        return FailureWall(TraceMiddleware(guarded, name), answer, name, stopped)
 
     def on_exception(request: Request, exc: Exception) -> Response:
         status, body = answer(request.url.path, exc)

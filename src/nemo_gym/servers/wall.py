@@ -7,7 +7,7 @@ counted here too: what is outermost sees each once, and a layer of its own would
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -17,7 +17,7 @@ from nemo_gym.telemetry.counts import RequestCounts
 from nemo_gym.telemetry.live import server_counts
 from nemo_gym.telemetry.observer import request_counts
 
-__all__ = ["Answer", "FailureWall"]
+__all__ = ["Answer", "FailureWall", "Stopped"]
 
 _SERVER_ERROR = 500
 
@@ -25,16 +25,24 @@ logger = logging.getLogger(__name__)
 
 Answer = Callable[[str, BaseException], tuple[int, object]]
 """Path and exception in; status and JSON value out."""
+Stopped = Callable[[Scope], Iterable[Message]]
+"""The scope of a request that is cut off because its server stops in; the response to it out."""
 
 
 class FailureWall:
     """ASGI middleware; `answer` says what the client of a failed request gets.
 
+    `stopped` says what one gets whose request a stopping server cuts off; by default, that its
+    rollout failed.
+
     Counts every request: for the live view always, the rest while telemetry exports.
     """
 
-    def __init__(self, app: ASGIApp, answer: Answer, server_name: str) -> None:
+    def __init__(
+        self, app: ASGIApp, answer: Answer, server_name: str, stopped: Stopped | None = None
+    ) -> None:
         self.app = app
+        self.stopped = stopped
         self.answer = answer
         self.server_name = server_name
         self._live = server_counts(server_name)
@@ -75,7 +83,12 @@ class FailureWall:
         """Answer for a handler that raised, if that can be; False: the connection must break."""
         if isinstance(exc, asyncio.CancelledError):
             # The server stops; a client that went away is the guard's business.
-            if not response.started:
+            if response.started:
+                return False
+            if self.stopped is not None:
+                for message in self.stopped(scope):
+                    await send(message)
+            else:
                 said = f"{self.server_name} was stopped while it worked on this call"
                 await send_json(send, 503, failure_body(Failure("connection", said)))
             return False
