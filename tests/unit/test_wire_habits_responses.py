@@ -237,3 +237,61 @@ def test_what_closes_a_message_is_all_kept() -> None:
         {"type": "redacted_thinking", "data": "ENC"},
         {"type": "container_upload", "file_id": "f"},
     ]
+
+
+_CALL = {"type": "function_call", "id": "f", "call_id": "c", "name": "pay", "arguments": ""}
+_END = typed("response.completed", response={"id": "r", "status": "completed", "output": []})
+
+
+def _announced(item: dict[str, Any]) -> bytes:
+    return typed("response.output_item.added", output_index=0, item=item)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**_CALL, "arguments": '{"q":1}'},
+        {**_CALL, "status": "completed"},
+        {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "whole"}]},
+        {"type": "reasoning", "id": "s", "summary": [{"type": "summary_text", "text": "so"}]},
+        {"type": "image_generation_call", "id": "i", "result": "AAAA"},
+    ],
+)
+def test_an_item_that_comes_whole_with_its_announcement_is_kept(item: dict[str, Any]) -> None:
+    response: Any = _assemble(RESPONSES, _announced(item), _END).response
+
+    assert response["output"] == [item]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        _CALL,
+        {"type": "message", "id": "m", "content": []},
+        {"type": "message", "id": "m", "content": [{"type": "output_text", "text": ""}]},
+        {"type": "web_search_call", "id": "w", "status": "in_progress", "action": {"type": "x"}},
+    ],
+)
+def test_an_item_of_which_nothing_came_is_none_of_a_response_that_has_ended(
+    item: dict[str, Any],
+) -> None:
+    response: Any = _assemble(RESPONSES, _announced(item), _END).response
+
+    assert response["output"] == []
+
+
+def test_log_probabilities_that_only_the_end_of_a_text_has_are_kept_when_the_stream_is_cut() -> (
+    None
+):
+    at = {"output_index": 0, "content_index": 0, "item_id": "m"}
+    first, both = [{"token": "a"}], [{"token": "a"}, {"token": "b"}]
+    begun = typed("response.output_text.delta", **at, delta="a", logprobs=first)
+    ended = typed("response.output_text.done", **at, text="ab", logprobs=both)
+    silent = typed("response.output_text.done", **at, text="ab")
+
+    def logprobs(*events: bytes) -> object:
+        response: Any = _assemble(RESPONSES, *events).response
+        return response["output"][0]["content"][0]["logprobs"]
+
+    assert logprobs(ended) == logprobs(begun, ended) == both
+    assert logprobs(begun, silent) == first

@@ -168,7 +168,7 @@ def _optional(
         and (facts is None or not (facts.notes or facts.request_open))
     ):
         notes = _notes(tapped, facts)
-        if tapped.stream is not None and response.json == b"null":
+        if tapped.stream is not None and tapped.stream.response and response.json == b"null":
             notes["nested_too_deeply"] = ["response"]
         _note_texts(notes, request, response, hider)
         if notes:

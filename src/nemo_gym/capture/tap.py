@@ -151,6 +151,7 @@ class ExchangeTap:
         "_reader",
         "_request",
         "_response",
+        "_says_stream",
         "_sent",
         "_started_at",
         "_status",
@@ -181,6 +182,7 @@ class ExchangeTap:
         self._sent = 0
         self._bodiless = False
         self._is_stream: bool | None = False
+        self._says_stream = False
         self._undecided = b""
         """The first bytes of a body that may or may not be a stream."""
         self._reader: StreamReader | None = None
@@ -204,7 +206,7 @@ class ExchangeTap:
         self._status = status
         self._declared = head.length
         self._response = BodyTap(head.encodings, self._limit)
-        self._is_stream = head.is_events
+        self._is_stream, self._says_stream = None, head.says_events
         self._bodiless = (
             self._call.method == "HEAD" or status < 200 or status in _NO_BODY or self._declared == 0
         )
@@ -262,6 +264,8 @@ class ExchangeTap:
             self._keep_passed(self._response)
         self._passing = None
         response = self._response.result() if self._response is not None else _NOTHING
+        if self._undecided and self._says_stream:
+            self._reader = StreamReader(self._call.dialect)  # of blank lines, and cut off there
         stream = self._reader.finish() if self._reader is not None else None
         if self._reader is not None:
             self._first_data_at = self._reader.first_data_at
@@ -306,7 +310,7 @@ class ExchangeTap:
             # The first bytes tell what it is, once there are enough of them. Not those that are
             # kept: the limit may have cut them.
             made = self._undecided + made
-            self._is_stream = looks_like_events(made, last=last)
+            self._is_stream = looks_like_events(made, last=last, said=self._says_stream)
             self._undecided = made if self._is_stream is None else b""
         if self._is_stream:
             self._reader = StreamReader(self._call.dialect)
@@ -336,9 +340,9 @@ class _Head(NamedTuple):
 
     encodings: list[str]
     length: int | None
-    is_events: bool | None
-    """Whether it is an event stream; None: its first bytes tell. JSON can't begin as one does,
-    and there are servers that call everything JSON."""
+    says_events: bool
+    """Whether it is called an event stream. Its first bytes have the last word: JSON can't begin as
+    one does, and there are servers that call everything the one or the other."""
 
 
 _PLAIN: list[str] = []
@@ -359,5 +363,5 @@ def _head(headers: Headers) -> _Head:
             encodings.append(value)
         elif value.strip().isdigit():
             length = int(value)
-    is_events = True if media == b"text/event-stream" else None
-    return _Head(parse_encodings(encodings) if encodings else _PLAIN, length, is_events)
+    says_events = media == b"text/event-stream"
+    return _Head(parse_encodings(encodings) if encodings else _PLAIN, length, says_events)

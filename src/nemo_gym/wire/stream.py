@@ -19,11 +19,17 @@ _LEARNED_FROM = 4
 """The first to be read together are a fourth of that: what repeats is known sooner so."""
 
 
-def looks_like_events(head: bytes, *, last: bool) -> bool | None:
+def looks_like_events(head: bytes, *, last: bool, said: bool = False) -> bool | None:
     """Say whether a body that begins with `head` is an event stream; None: too early to tell.
 
-    For responses that do not say what they are. `last`: no more will come.
+    `last`: no more will come. `said`: the headers call it one. It is then, unless it is a JSON
+    object, as errors and whole answers of some servers are: no line of a stream begins as those do.
     """
+    if said:
+        begun = head.removeprefix(_MARK).lstrip()
+        if not last and (not begun or _MARK.startswith(head)):
+            return None
+        return not begun.startswith(b"{")
     head = head.removeprefix(_MARK).lstrip(b"\r\n")
     if head.startswith(_FIELDS):
         return True

@@ -104,8 +104,9 @@ class Item:
 
     @property
     def told(self) -> bool:
-        """Whether the item is whole, or some of its text has come."""
-        return self.done or self._printed or bool(self._texts)
+        """Whether the item is whole, or some of what it says has come, if only with its name."""
+        whole = self.done or self._fields.get("status") == "completed"
+        return whole or self._printed or bool(self._texts) or _says(self._fields)
 
     def finish(self, fields: dict[str, object]) -> None:
         """Take the whole item."""
@@ -152,7 +153,9 @@ class Item:
         if isinstance(piece, str):
             text.add(piece)
         logprobs = event.get("logprobs")
-        if logprobs and is_array(logprobs) and step == "delta":
+        if logprobs and is_array(logprobs):
+            if step == "done":  # all of them
+                self._logprobs[place] = []
             self._logprobs.setdefault(place, []).extend(logprobs)
 
     def _shell_output(self, step: str, event: dict[str, object]) -> None:
@@ -223,6 +226,23 @@ _MOST_PARTS = 4096
 
 def _place(index: object) -> int:
     return index if type(index) is int and 0 <= index < _MOST_PARTS else 0
+
+
+# Fields of items, and of their parts, that are what the model says.
+_SAID = frozenset(
+    {"arguments", "code", "content", "input", "output", "refusal", "result", "summary", "text"}
+)
+
+
+def _says(fields: dict[str, object]) -> bool:
+    """Say whether an item or a part has some of what it is there to say."""
+    for key in _SAID & fields.keys():
+        value = fields[key]
+        if is_array(value) and any(_says(part) if is_object(part) else part for part in value):
+            return True
+        if value and isinstance(value, str):
+            return True
+    return False
 
 
 def _object(value: object) -> dict[str, object]:
