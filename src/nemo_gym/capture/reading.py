@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import orjson
 
 from nemo_gym.capture.layout import Layout
 from nemo_gym.files.append import read_locked
@@ -23,7 +22,7 @@ from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.regular import not_regular
 from nemo_gym.ids import RolloutId
 from nemo_gym.wire.deep_json import loads_by_loop
-from nemo_gym.wire.json import is_object, loads_leniently
+from nemo_gym.wire.json import JsonError, is_object, loads_leniently, loads_strictly
 
 __all__ = [
     "CaptureFile",
@@ -214,8 +213,8 @@ def load_line(body: bytes) -> object:
     Raises `ValueError`.
     """
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
+        return loads_strictly(body)
+    except JsonError:
         # Stricter than JSON is: huge numbers, lone surrogates and deep nesting are none of its.
         text = body.decode("utf-8")
     try:

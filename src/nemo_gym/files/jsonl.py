@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
 import orjson
 
 from nemo_gym.files.append import append_line
@@ -20,6 +21,7 @@ from nemo_gym.files.locks import says_no_locks
 __all__ = ["Damaged", "JsonlAppender", "read_jsonl", "read_jsonl_objects"]
 
 _BLOCK = 64 * 1024
+_VALUE = msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +169,9 @@ def read_jsonl_objects(path: Path | str) -> Generator[tuple[int, dict[str, objec
 def _decode(path: Path, number: int, offset: int, line: bytes) -> dict[str, object] | Damaged:
     body, torn = line.rstrip(b"\r\n"), not line.endswith(b"\n")
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
+        # It keeps whole numbers beyond 64 bits, which another makes floats of.
+        value = _VALUE.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
         return Damaged(path, number, offset, len(body), f"not JSON: {error}", torn=torn)
     if not isinstance(value, dict):
         return Damaged(path, number, offset, len(body), "not a JSON object", torn=torn)

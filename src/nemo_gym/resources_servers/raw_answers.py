@@ -6,10 +6,9 @@ The members of the outermost object that are not replaced go out as the bytes th
 from collections.abc import Mapping
 
 import msgspec
-import orjson
 from fastapi import FastAPI, HTTPException
 
-from nemo_gym.servers.raw import JsonHandler, json_route
+from nemo_gym.servers.raw import JsonHandler, json_bytes, json_route
 
 __all__ = ["front_json_route", "with_members"]
 
@@ -26,7 +25,7 @@ def with_members(raw: bytes, added: Mapping[str, object]) -> bytes:
         members = _MEMBERS.decode(raw) if raw else {}
     except RecursionError:
         raise HTTPException(400, "the body is nested too deeply to be read") from None
-    members |= {name: msgspec.Raw(orjson.dumps(value)) for name, value in added.items()}
+    members |= {name: msgspec.Raw(json_bytes(value)) for name, value in added.items()}
     return _ENCODER.encode(members)
 
 

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import orjson
-
 from nemo_gym.errors import TransportError
 from nemo_gym.rollouts.dispatch import RunClient
 from nemo_gym.rollouts.leftovers import agent_of, read_members
 from nemo_gym.rollouts.lines import Members, join_members
 from nemo_gym.rollouts.plan import PARAMS_KEY
 from nemo_gym.rollouts.resume import pair_of
+from nemo_gym.wire.json import JsonError, loads_strictly
 
 __all__ = ["EnvironmentMetrics", "ask_environment", "rows_for_environment"]
 
@@ -92,8 +91,8 @@ def _missing(reason: str) -> EnvironmentMetrics:
 
 def _object(body: bytes) -> dict[str, object]:
     try:
-        value = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        value = loads_strictly(body)
+    except JsonError:
         return {}
     return value if isinstance(value, dict) else {}
 

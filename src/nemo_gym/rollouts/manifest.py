@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from nemo_gym import __version__
 from nemo_gym.errors import ResumeRefused
 from nemo_gym.files.replace import replace_file
+from nemo_gym.wire.json import dumps, loads_strictly
 
 __all__ = ["Inputs", "Manifest", "Selection", "read_manifest", "utc_text", "write_manifest"]
 
@@ -93,13 +95,13 @@ def utc_text(seconds: float) -> str:
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Put the manifest in place, whole and durable; raises `OSError`."""
     document = {"schema_version": _SCHEMA_VERSION, **asdict(manifest)}
-    replace_file(path, orjson.dumps(document, option=orjson.OPT_INDENT_2, default=dict) + b"\n")
+    replace_file(path, dumps(document, dict, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def read_manifest(path: Path) -> Manifest | None:
     """Return the manifest; None when there is none. Raises `ResumeRefused` when it is damaged."""
     try:
-        document = orjson.loads(path.read_bytes())
+        document: Any = loads_strictly(path.read_bytes())
         document.pop("schema_version", None)
         return Manifest(
             **{

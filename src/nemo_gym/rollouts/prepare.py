@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-import orjson
-
 from nemo_gym.config.problems import one_a_line
 from nemo_gym.errors import OutputExists, OutputUnusable, ResumeRefused, UserMistake
 from nemo_gym.files.disk import REAL_DISK
@@ -38,6 +36,7 @@ from nemo_gym.rollouts.rows import check_readable, read_rows
 from nemo_gym.rollouts.unusable import output_unusable
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.observer import driver_metrics
+from nemo_gym.wire.json import as_object, dumps, loads_strictly
 
 __all__ = ["PreparedRun", "RunRequest", "prepare_run"]
 
@@ -234,7 +233,7 @@ def _manifest(
         inputs=inputs,
         selection=Selection(request.agent, request.limit, request.num_repeats),
         # As it is read back, so that an old one can be compared with a new one.
-        config=orjson.loads(orjson.dumps(dict(tree), default=_plain)),
+        config=as_object(loads_strictly(dumps(dict(tree), _plain))) or {},
         row_keys=tuple(sorted(planner.row_keys)),
         capture_dir=None if capture_dir is None else str(capture_dir),
         files={

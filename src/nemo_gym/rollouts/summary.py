@@ -10,6 +10,7 @@ import orjson
 from nemo_gym.files.replace import replace_file
 from nemo_gym.rollouts.aggregate import REWARD, AgentSummary, default_key_metrics
 from nemo_gym.rollouts.environment import EnvironmentMetrics
+from nemo_gym.wire.json import dumps
 
 __all__ = ["AgentReport", "report_of", "summary_document", "write_summary"]
 
@@ -93,4 +94,4 @@ def _agent_document(report: AgentReport) -> dict[str, object]:
 def write_summary(path: Path, reports: Sequence[AgentReport]) -> None:
     """Put the metrics of a run in place, whole and durable; raises `OSError`."""
     document = summary_document(reports)
-    replace_file(path, orjson.dumps(document, option=orjson.OPT_INDENT_2, default=str) + b"\n")
+    replace_file(path, dumps(document, str, option=orjson.OPT_INDENT_2) + b"\n")

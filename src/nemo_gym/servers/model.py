@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-import orjson
 from fastapi import FastAPI, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive
@@ -29,6 +28,7 @@ from nemo_gym.servers.simple_server import SimpleServer
 from nemo_gym.servers.stack import JsonRoute, OrjsonRequest, new_app
 from nemo_gym.servers.synthetic_stream import chat_events, responses_events
 from nemo_gym.wire.dialects import RESPONSES, DialectName, dialect_of_route, error_body
+from nemo_gym.wire.json import JsonError, as_object, dumps, loads_strictly
 
 __all__ = ["BaseResponsesAPIModelConfig", "ModelServer", "SimpleResponsesAPIModel"]
 
@@ -119,8 +119,8 @@ def _error(path: str, status: int, message: str) -> bytes:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
+        return isinstance(loads_strictly(text), dict)
+    except JsonError:
         return False
 
 
@@ -131,8 +131,8 @@ _MAY_STREAM = re.compile(rb'"stream"\s*:\s*true')
 
 def _decoded(body: bytes) -> object:
     try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
+        return loads_strictly(body)
+    except JsonError:
         return None  # the validated route says what is wrong with it
 
 
@@ -163,10 +163,11 @@ class _StreamedRoute(JsonRoute):
                 return await handle(request)
             # The method makes whole answers: it must not pass the wish for a stream on.
             rest = {key: asked[key] for key in asked if key not in _STREAM_KEYS}
-            complete = await handle(OrjsonRequest(request.scope, _replay(orjson.dumps(rest))))
+            complete = await handle(OrjsonRequest(request.scope, _replay(dumps(rest))))
             if complete.status_code != 200:
                 return complete
-            events = self.events(asked, orjson.loads(bytes(complete.body)))
+            answer = as_object(loads_strictly(bytes(complete.body))) or {}
+            events = self.events(asked, answer)
             return StreamingResponse(iter(list(events)), media_type="text/event-stream")
 
         return handle_streamed

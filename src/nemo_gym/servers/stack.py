@@ -11,7 +11,6 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-import orjson
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
@@ -24,6 +23,7 @@ from nemo_gym.servers.raw import json_bytes, raw_route, send_json
 from nemo_gym.servers.wall import Answer, FailureWall, Stopped
 from nemo_gym.telemetry.observer import observe_app_event_loop
 from nemo_gym.telemetry.trace_middleware import TraceMiddleware
+from nemo_gym.wire.json import JsonError, loads_strictly
 
 __all__ = ["GymApp", "JsonRoute", "Layers", "OrjsonRequest", "new_app"]
 
@@ -68,13 +68,13 @@ class GymApp(FastAPI):
 
 
 class OrjsonRequest(Request):
-    """A request whose JSON is read by orjson, and by the standard library where it says no."""
+    """A request whose JSON is read by a fast decoder, by the standard library where it says no."""
 
     async def json(self) -> Any:
         """Return the decoded body; raises `JSONDecodeError`."""
         try:
-            return orjson.loads(await self.body())
-        except orjson.JSONDecodeError:
+            return loads_strictly(await self.body())
+        except JsonError:
             # NaN and Infinity are not JSON, but Python clients send them.
             return await super().json()
 

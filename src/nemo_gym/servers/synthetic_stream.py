@@ -7,7 +7,7 @@ The order of events is that of the public APIs, with one delta for each text.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
+from nemo_gym.wire.json import dumps
 
 __all__ = ["chat_events", "responses_events"]
 
@@ -113,4 +113,4 @@ def _named(event: Json) -> bytes:
 
 
 def _data(value: Json) -> bytes:
-    return b"data: " + orjson.dumps(value) + b"\n\n"
+    return b"data: " + dumps(value) + b"\n\n"

@@ -9,6 +9,7 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym.transport.base import Call, RawHeaders
+from nemo_gym.wire.json import dumps
 
 __all__ = ["Cookies", "Options", "call_for", "json_bytes"]
 
@@ -53,7 +54,7 @@ def json_bytes(value: object) -> bytes:
         return value
     if isinstance(value, BaseModel):
         return value.__pydantic_serializer__.to_json(value)
-    return orjson.dumps(value, default=_plain, option=orjson.OPT_NON_STR_KEYS)
+    return dumps(value, _plain, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _plain(value: object) -> object:

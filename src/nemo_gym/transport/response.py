@@ -4,10 +4,9 @@ from collections.abc import Awaitable, Generator, Iterator, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 
-import orjson
-
 from nemo_gym.errors import GymError
 from nemo_gym.transport.base import RawHeaders
+from nemo_gym.wire.json import JsonError, loads_strictly
 
 __all__ = [
     "CallFailed",
@@ -133,8 +132,8 @@ class ServerResponse:
     async def json(self) -> Any:
         """Return the body as a JSON value; raises `ValueError` with its text when it is none."""
         try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError as problem:
+            return loads_strictly(self.body)
+        except JsonError as problem:
             raise ValueError(
                 f"{self.server_name or self.url}: the answer to {self.method} {self.url_path} is "
                 f"not JSON ({problem}): {self.body[:_SHOWN_CHARACTERS]!r}"

@@ -5,14 +5,18 @@ value becomes `dict[str, object]` or `list[object]`.
 
 Real servers send JSON that a strict decoder refuses: half of a surrogate pair as an escape (the
 other half follows in the next delta), `NaN`, bytes that are not UTF-8. `loads` takes those as
-official clients do; `dumps` always gives strict JSON back. A whole number of more than 4300 digits
-is JSON, but Python's own reader refuses it: here it is null, and nothing we write has one.
+official clients do; `dumps` always gives strict JSON back. Whole numbers are kept to the digit,
+however large: a decoder that makes floats of those beyond 64 bits would change what a model asked
+a tool to do. Only one of more than 4300 digits, which Python's own reader refuses, is null here,
+and nothing we write has one.
 """
 
 import json
 import re
+from collections.abc import Callable
 from typing import TypeGuard
 
+import msgspec
 import orjson
 
 __all__ = [
@@ -29,6 +33,7 @@ __all__ = [
     "loads",
     "loads_leniently",
     "loads_object",
+    "loads_strictly",
     "text_of",
     "whole_characters",
 ]
@@ -40,8 +45,11 @@ _MOST_DIGITS = 4300
 """`sys.get_int_max_str_digits()`, unless someone changed it for one process."""
 MOST_COUNTED = (1 << 63) - 1
 """A larger number is no count: nobody could send it on."""
+_TOO_DEEP = "nested too deeply"
 _DIGITS = re.compile(rb"[0-9]")
+_LARGE = re.compile(rb"[0-9]{19}")
 _TEN = b"0123456789"
+_decode = msgspec.json.Decoder().decode
 
 
 def loads(data: bytes | str) -> object:
@@ -49,17 +57,46 @@ def loads(data: bytes | str) -> object:
 
     Raises `JsonError`. A byte that is not UTF-8 becomes U+FFFD, as in every browser.
     """
+    try:
+        return loads_strictly(data)
+    except JsonError:
+        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    try:
+        # Clients drop a byte order mark at the start.
+        return loads_leniently(text.removeprefix("\ufeff"))
+    except RecursionError as error:
+        raise JsonError(_TOO_DEEP) from error
+
+
+def loads_strictly(data: bytes | str) -> object:
+    """Return the JSON value in `data`; raises `JsonError` for everything that JSON does not allow.
+
+    The one decoder of whatever users, models and tools say: numbers stay what they are.
+    """
     value: object
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        try:
-            # Clients drop a byte order mark at the start.
-            value = loads_leniently(text.removeprefix("\ufeff"))
-        except RecursionError as error:
-            raise JsonError("nested too deeply") from error
+        value = _decode(data)
+    except msgspec.MsgspecError as error:
+        raise JsonError(str(error)) from None
+    except RecursionError:
+        return _loads_deep(data)
     return value
+
+
+def _loads_deep(data: bytes | str) -> object:
+    """Decode what nests deeper than Python goes here, by a decoder with a limit of its own.
+
+    That one makes floats of large whole numbers, so it must see none.
+    """
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    value: object
+    try:
+        if not _LARGE.search(raw):
+            value = orjson.loads(raw)
+            return value
+    except orjson.JSONDecodeError:
+        pass
+    raise JsonError(_TOO_DEEP)
 
 
 def loads_leniently(text: str) -> object:
@@ -111,17 +148,24 @@ def loads_object(data: bytes | str) -> dict[str, object] | None:
         return None
 
 
-def dumps(value: object) -> bytes:
+def dumps(
+    value: object, default: Callable[..., object] | None = None, *, option: int | None = None
+) -> bytes:
     """Return `value` as compact UTF-8 JSON without raw newlines.
 
     Halves of surrogate pairs that met again become one character, others U+FFFD; a number that
-    JSON cannot hold becomes null; a key that is not a string becomes one.
+    JSON cannot hold becomes null; a key that is not a string becomes one. `default` makes plain
+    values of others, or raises `TypeError`; without it they become text. `option` is one of orjson.
     """
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value, default, option)
     except TypeError:
+        # A whole number beyond 64 bits, half a character, or what nobody can write.
         return json.dumps(
-            _strict(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str
+            _strict(value, default or str),
+            ensure_ascii=False,
+            separators=(",", ":"),
+            allow_nan=False,
         ).encode()
 
 
@@ -130,16 +174,32 @@ def whole_characters(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _strict(value: object) -> object:
+def _strict(value: object, default: Callable[..., object]) -> object:
     if isinstance(value, str):
         return whole_characters(value)
     if isinstance(value, float):
         return value if value - value == 0 else None
+    if value is None or isinstance(value, int):
+        return value
     if is_object(value):
-        return {str(_strict(str(key))): _strict(item) for key, item in value.items()}
-    if is_array(value):
-        return [_strict(item) for item in value]
-    return value
+        return {_strict_key(key): _strict(item, default) for key, item in value.items()}
+    if is_array(value) or _is_tuple(value):
+        return [_strict(item, default) for item in value]
+    try:
+        plain = default(value)
+    except TypeError:
+        plain = loads_strictly(orjson.dumps(value))  # a date or the like, which it knows by itself
+    return _strict(plain, default)
+
+
+def _is_tuple(value: object) -> TypeGuard[tuple[object, ...]]:
+    return isinstance(value, tuple)
+
+
+def _strict_key(key: object) -> object:
+    if key is None or isinstance(key, int | float):
+        return key  # what the encoder makes text of
+    return whole_characters(str(key))
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:

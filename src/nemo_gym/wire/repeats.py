@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from nemo_gym.wire.dialects.base import Assembler, Growing, kind_of
-from nemo_gym.wire.json import is_object
+from nemo_gym.wire.json import JsonError, dumps, is_object, loads_strictly
 from nemo_gym.wire.sse import EventParser
 
 __all__ = ["Repeats"]
@@ -186,8 +186,8 @@ def _only_value(event: bytes) -> tuple[dict[str, object], str] | None:
     if len(events) != 1 or parser.name is not None or parser.data or parser.partial:
         return None
     try:
-        value: object = orjson.loads(events[0].data or b"")
-    except orjson.JSONDecodeError:
+        value = loads_strictly(events[0].data or b"")
+    except JsonError:
         return None
     return (value, kind_of(value, events[0].name)) if is_object(value) else None
 
@@ -229,13 +229,12 @@ def _is_sure(
     for gap in gaps:
         changed, at = changed + event[at : gap.start] + gap.other, gap.end
     found = _only_value(changed + event[at:])
-    expected: dict[str, object] = orjson.loads(orjson.dumps(value))
-    _put(expected, growing.path, orjson.loads(_QUOTE + _OTHER_TEXT + _QUOTE))
+    expected = loads_strictly(dumps(value))
+    _put(expected, growing.path, loads_strictly(_QUOTE + _OTHER_TEXT + _QUOTE))
     for gap in paddings:
         is_text = gap.other is _OTHER_PADDING
-        expected[gap.name.decode()] = orjson.loads(
-            _QUOTE + gap.other + _QUOTE if is_text else gap.other
-        )
+        other = loads_strictly(_QUOTE + gap.other + _QUOTE if is_text else gap.other)
+        _put(expected, (gap.name.decode(),), other)
     return found is not None and found[0] == expected
 
 

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from nemo_gym.errors import InvalidRow
 from nemo_gym.resources_servers.workplace_tools.compare import Looseness, differences
 from nemo_gym.resources_servers.workplace_tools.toolbox import call_tool
 from nemo_gym.resources_servers.workplace_tools.workplace import KINDS, ToolMistake, Workplace
+from nemo_gym.wire.json import dumps
 
 __all__ = ["Task"]
 
@@ -62,7 +61,7 @@ def _run(office: Workplace, number: int, action: Any) -> None:
     if not isinstance(action, Mapping) or not isinstance(action.get("tool"), str):
         raise InvalidRow(f"{place} is {action!r}", mend='write {"tool": NAME, "arguments": {…}}')
     try:
-        call_tool(office, action["tool"], orjson.dumps(action.get("arguments") or {}))
+        call_tool(office, action["tool"], dumps(action.get("arguments") or {}))
     except ToolMistake as problem:
         raise InvalidRow(f"{place} fails: {problem}", mend="correct the action") from None
 

@@ -7,7 +7,6 @@ has to be changed. A class that overrides `run` or `responses` gets the validate
 from http.cookies import SimpleCookie
 from typing import Any, ClassVar
 
-import orjson
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import ConfigDict, Field
 
@@ -23,9 +22,10 @@ from nemo_gym.responses_api_agents.simple_agent.loop import Loop
 from nemo_gym.responses_api_agents.simple_agent.tools import ToolBox, tool_names
 from nemo_gym.server_utils import raise_for_status
 from nemo_gym.servers.failures import VerifierFailed
-from nemo_gym.servers.raw import RawReply, json_route
+from nemo_gym.servers.raw import RawReply, json_object, json_route
 from nemo_gym.servers.recorder import SILENT, Recorder
 from nemo_gym.wire.dialects import DialectName
+from nemo_gym.wire.json import dumps, loads_strictly
 
 __all__ = [
     "SimpleAgent",
@@ -86,9 +86,9 @@ class SimpleAgent(SimpleResponsesAPIAgent):
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:
         """Run one rollout."""
-        raw = orjson.dumps(body.model_dump(mode="json"))
-        reply = await self._roll_out(raw, orjson.loads(raw), dict(request.cookies))
-        return SimpleAgentVerifyResponse.model_validate(orjson.loads(reply))
+        raw = dumps(body.model_dump(mode="json"))
+        reply = await self._roll_out(raw, json_object(raw), dict(request.cookies))
+        return SimpleAgentVerifyResponse.model_validate(loads_strictly(reply))
 
     def recorder_for(self, row: dict[str, Any]) -> Recorder:
         """Return what is told of the turns and tool calls of one rollout; override to keep them."""
@@ -109,7 +109,7 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         url_path = self.url_path_for_request("/v1/responses", request)
         answer = await self._converse(params, url_path, cookies, SILENT)
         lines = [morsel.OutputString().encode("latin-1") for morsel in cookies.values()]
-        return RawReply(orjson.dumps(answer), [(b"set-cookie", line) for line in lines])
+        return RawReply(dumps(answer), [(b"set-cookie", line) for line in lines])
 
     async def _raw_run(self, request: Request, row: dict[str, Any]) -> bytes:
         return await self._roll_out(await request.body(), row, dict(request.cookies))
@@ -143,7 +143,7 @@ class SimpleAgent(SimpleResponsesAPIAgent):
         if type(self).responses is SimpleAgent.responses:
             url_path = self.url_path_for_run("/v1/responses", row)
             answer = await self._converse(params or {}, url_path, session, self.recorder_for(row))
-            return orjson.dumps(answer)
+            return dumps(answer)
         # Overridden: only its own route knows which of request, response and body it takes.
         reply = await self.server_client.post(
             server_name=self.config.name,
@@ -173,7 +173,7 @@ class SimpleAgent(SimpleResponsesAPIAgent):
 def _verify_body(raw: bytes, row: dict[str, Any], answer: bytes) -> bytes:
     """Return the task row with `response` added, the row's own bytes untouched."""
     if "response" in row:
-        return orjson.dumps({**row, "response": orjson.Fragment(answer)})
+        raw = dumps({key: value for key, value in row.items() if key != "response"})
     head = raw.rstrip()[:-1].rstrip()
     comma = b"" if head == b"{" else b","
     return b"".join((head, comma, b'"response":', answer, b"}"))

@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
-
 from nemo_gym.responses_api_agents.simple_agent.tools import ToolBox
 from nemo_gym.server_utils import ServerClient, raise_for_status
 from nemo_gym.servers.failures import ModelFailed
 from nemo_gym.servers.recorder import SILENT, Recorder, ToolCall
 from nemo_gym.servers.usage import add_usage
-from nemo_gym.wire.json import JsonError, dumps, loads
+from nemo_gym.wire.json import JsonError, dumps, loads, loads_strictly
 
 __all__ = ["Loop"]
 
@@ -93,15 +91,15 @@ class _Request:
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         known = {key: value for key, value in params.items() if key not in {"input", "stream"}}
-        self._head = orjson.dumps(known)
+        self._head = dumps(known)
         given = params.get("input") or []
         if isinstance(given, str):
             given = [{"role": "user", "content": given}]
-        self._items = [orjson.dumps(item) for item in given]
+        self._items = [dumps(item) for item in given]
 
     def extend(self, items: Sequence[Any]) -> None:
         """Add what the model and the tools said."""
-        self._items += [orjson.dumps(item) for item in items]
+        self._items += [dumps(item) for item in items]
 
     def body(self) -> bytes:
         """Return the request as JSON."""
@@ -136,15 +134,14 @@ def _value(raw: bytes) -> object:
 
     Raises `JsonError`.
     """
-    value: object
     try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        try:
-            value = orjson.loads(dumps(loads(raw)))
-        except RecursionError:
-            raise JsonError("nested too deeply") from None
-    return value
+        return loads_strictly(raw)
+    except JsonError:
+        pass
+    try:
+        return loads_strictly(dumps(loads(raw)))
+    except RecursionError:
+        raise JsonError("nested too deeply") from None
 
 
 def _no_response(answer: object) -> str | None:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from http.cookies import SimpleCookie
 from typing import Any
 
-import orjson
-
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.servers.recorder import ToolCall
+from nemo_gym.wire.json import JsonError, loads_strictly
 
 __all__ = ["ToolBox", "tool_names"]
 
@@ -91,8 +90,8 @@ def _arguments(text: str) -> bytes:
     if text.strip() in _NO_ARGUMENTS:
         return b"{}"
     try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as exc:
+        value = loads_strictly(text)
+    except JsonError as exc:
         raise ValueError(f"the arguments are not valid JSON ({exc})") from None
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - one kind of error for arguments that are no object
