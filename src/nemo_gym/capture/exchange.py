@@ -240,10 +240,14 @@ def _notes(tapped: Tapped, facts: CallFacts | None) -> dict[str, object]:
 
 
 def _phase(phase: Phase, facts: CallFacts | None) -> Phase:
-    """Return how far the response was: the forwarder keeps a head back until data comes."""
-    status = facts.attempts[-1].status if facts is not None and facts.attempts else None
-    begun = status is not None and status < 400
-    return Phase.BEFORE_DATA if phase is Phase.BEFORE_HEADERS and begun else phase
+    """Return how far the response was: the forwarder keeps its beginning back."""
+    last = facts.attempts[-1] if facts is not None and facts.attempts else None
+    if facts is None or last is None or last.status is None or phase is not Phase.BEFORE_HEADERS:
+        return phase
+    if last.status >= 400 and last.error is None:
+        return phase  # an answer that was given up for another try
+    came = facts.notes.get("upstream_body")
+    return Phase.MID_STREAM if isinstance(came, str) and came.strip() else Phase.BEFORE_DATA
 
 
 def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, object]:

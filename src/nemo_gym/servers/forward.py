@@ -6,6 +6,7 @@ the answer began is told in the client's dialect; what breaks after breaks the c
 too, since an orderly end would be a lie.
 """
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from nemo_gym.servers.forward_headers import header, response_headers
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
 from nemo_gym.servers.forward_timing import CallTiming, call_names, timed_call
-from nemo_gym.servers.forward_tries import Answered, ProviderCaller, Unanswered, Way
+from nemo_gym.servers.forward_tries import Answered, ProviderCaller, Unanswered, Way, legible
 from nemo_gym.servers.guard import DisconnectGuard
 from nemo_gym.servers.provider import Provider
 from nemo_gym.servers.raw import RawRoute
@@ -175,12 +176,14 @@ class Forwarder:
         facts = request.facts
         _put_span(ways, timing)
         retried = None if timing is None else timing.retried
+        came: list[bytes] = []
         try:
-            answered = await self._caller.ask(ways, facts, retried=retried)
+            answered = await self._caller.ask(ways, facts, came=came, retried=retried)
+        except asyncio.CancelledError:
+            self._note_unpassed(request, b"".join(came))
+            raise
         except Unanswered as unanswered:
-            if facts is not None and unanswered.partial:
-                partial = hidden_beginning(unanswered.partial, self.provider)
-                facts.notes["upstream_body"] = partial.decode("utf-8", "replace")
+            self._note_unpassed(request, unanswered.partial)
             refusal = not_answered(unanswered)
             if timing is not None:
                 timing.ended(refusal.category or "connection")
@@ -191,6 +194,13 @@ class Forwarder:
         if timing is not None:
             timing.answered_by(answered.reply, answered.begun)
         await stepped(answered.reply, self._relay(request, answered, send, timing))
+
+    def _note_unpassed(self, request: _Request, came: bytes) -> None:
+        """Note what came of a body of which the client got nothing."""
+        if request.facts is None or not came:
+            return
+        text = hidden_beginning(came, self.provider).decode("utf-8", "replace")
+        request.facts.notes["upstream_body"] = text
 
     def _admitted(self, request: _Request) -> list[Way]:
         """Return the ways of a request that may go to the provider; raises `Refused`."""
@@ -253,6 +263,8 @@ class Forwarder:
         ended = reply.ended
         passing = None
         if self.provider.secrets:
+            if not ended and reply.status >= 400:
+                self._note_unpassed(request, legible(reply, [body]))
             headers, body, passing = freed(
                 *(reply.status, headers, body, self.provider, request.dialect),
                 whole=ended,

@@ -13,19 +13,22 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from nemo_gym.capture.body import BodyTap
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
 from nemo_gym.errors import ReplyInvalid, TransportError
 from nemo_gym.servers.forward_headers import header
 from nemo_gym.transport.base import Call, Reply, Transport
 from nemo_gym.transport.retry import RetryRule, retry_after_s
+from nemo_gym.wire.encoding import parse_encodings
 
-__all__ = ["Answered", "ProviderCaller", "Unanswered", "Way"]
+__all__ = ["Answered", "ProviderCaller", "Unanswered", "Way", "legible"]
 
 # A JSON body that comes slower is passed on as it comes: some providers send blanks in between so
 # that the connection stays alive.
 _SETTLE_S = 1.0
 _SETTLE_BYTES = 1 << 20
 _PARTIAL_BYTES = 1 << 16
+"""What is kept of a body that nobody gets."""
 _STATUSES = range(200, 600)
 
 
@@ -50,7 +53,7 @@ class Unanswered(Exception):
         self.tries = tries
         self.took_s = took_s
         self.partial = partial
-        """Body bytes that had come before it broke, at most 64 KB."""
+        """What had come of its body, as `legible` tells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +74,21 @@ class ProviderCaller:
         ways: Sequence[Way],
         facts: CallFacts | None = None,
         *,
+        came: list[bytes] | None = None,
         retried: Callable[[str], None] | None = None,
     ) -> Answered:
         """Return an answer, whatever its status, or raise `Unanswered`.
 
         Tries take the `ways` in turn. The caller closes the reply. Each try is noted in `facts`;
-        `retried` hears why before each further one: a status, or the class of an error.
+        `retried` hears why before each further one: a status, or the class of an error. A caller
+        that is cancelled finds in `came` what is `legible` of the last try's body.
         """
         began, tries = time.monotonic(), 0
+        pieces: list[bytes] = [] if came is None else came
         while True:
             transport, call = ways[tries % len(ways)]
             tries += 1
-            pieces: list[bytes] = []
+            pieces.clear()
             answered, problem = None, None
             try:
                 answered = await self._try(transport, call, facts, pieces)
@@ -91,7 +97,7 @@ class ProviderCaller:
             if answered is not None and not self.rule.retries(answered.reply.status):
                 if 200 <= answered.reply.status < 400:
                     return answered
-                return await self._held(answered, facts, tries, began)
+                return await self._held(answered.reply, pieces, facts, tries, began)
             elapsed_s = time.monotonic() - began
             wait_s = self.rule.wait_s(
                 tries=tries,
@@ -101,42 +107,43 @@ class ProviderCaller:
             )
             if wait_s is None:
                 if answered is not None:
-                    return await self._held(answered, facts, tries, began)
+                    return await self._held(answered.reply, pieces, facts, tries, began)
                 try:
-                    raise Unanswered(_known(problem), tries, elapsed_s, _begun(pieces)) from problem
+                    raise Unanswered(
+                        _known(problem), tries, elapsed_s, b"".join(pieces)
+                    ) from problem
                 finally:
                     del problem  # its traceback holds this frame
             if retried is not None:
                 retried(str(answered.reply.status) if answered else type(problem).__name__)
             if answered is not None:
+                pieces[:] = [legible(answered.reply, pieces)]
                 await answered.reply.aclose()
             await self.sleep(wait_s)
 
     async def _held(
-        self, answered: Answered, facts: CallFacts | None, tries: int, began: float
+        self, reply: Reply, pieces: list[bytes], facts: CallFacts | None, tries: int, began: float
     ) -> Answered:
-        """Return an error as a whole, or what came of it within the bounds.
+        """Return an error, of which `pieces` came, as a whole or what comes within the bounds.
 
         Raises `Unanswered` for one that breaks off, and for a status that no server can pass on.
         """
-        reply, pieces = answered.reply, [answered.begun]
         if reply.status not in _STATUSES:
             await reply.aclose()
             problem = ReplyInvalid(f"its status is {reply.status}, which is none of HTTP")
-            took_s, partial = time.monotonic() - began, answered.begun[:_PARTIAL_BYTES]
-            raise Unanswered(problem, tries, took_s, partial)
-        if reply.status < 400 or reply.ended:
-            return answered
-        try:
-            await _read_on(reply, pieces, self.held_s, self.held_bytes)
-        except BaseException as failure:
-            if facts is not None:
-                facts.attempts[-1].error = f"{type(failure).__name__}: {failure}".rstrip(": ")
-            await reply.aclose()
-            if not isinstance(failure, TransportError):
-                raise
-            took_s = time.monotonic() - began
-            raise Unanswered(failure, tries, took_s, _begun(pieces)) from failure
+            raise Unanswered(problem, tries, time.monotonic() - began, legible(reply, pieces))
+        if not reply.ended and reply.status >= 400:
+            try:
+                await _read_on(reply, pieces, self.held_s, self.held_bytes)
+            except BaseException as failure:
+                if facts is not None:
+                    facts.attempts[-1].error = f"{type(failure).__name__}: {failure}".rstrip(": ")
+                pieces[:] = [legible(reply, pieces)]
+                await reply.aclose()
+                if not isinstance(failure, TransportError):
+                    raise
+                took_s = time.monotonic() - began
+                raise Unanswered(failure, tries, took_s, b"".join(pieces)) from failure
         return Answered(reply, b"".join(pieces))
 
     async def _try(
@@ -159,6 +166,7 @@ class ProviderCaller:
                 attempt.ms = (time.monotonic() - started) * 1000
             attempt.error = f"{type(failure).__name__}: {failure}".rstrip(": ")
             if reply is not None:
+                pieces[:] = [legible(reply, pieces)]
                 await reply.aclose()
             raise
         finally:
@@ -192,9 +200,16 @@ def _awaited_whole(reply: Reply) -> bool:
     return (header(reply.headers, b"content-type") or b"").startswith(b"application/json")
 
 
-def _begun(pieces: Sequence[bytes]) -> bytes:
-    """Return what is kept of a body that broke off."""
-    return b"".join(pieces)[:_PARTIAL_BYTES]
+def legible(reply: Reply, pieces: Sequence[bytes]) -> bytes:
+    """Return what can be read of a body that nobody gets: unpacked, at most 64 KB."""
+    if not any(pieces):
+        return b""
+    named = [value for name, value in reply.headers if name == b"content-encoding"]
+    body = BodyTap(parse_encodings(named), _PARTIAL_BYTES)
+    for piece in pieces:
+        body.add(piece)
+    kept = body.result()
+    return kept.data or kept.undecodable or b""
 
 
 def _known(problem: TransportError | None) -> TransportError:
