@@ -248,7 +248,11 @@ async def test_capture_is_told_of_a_timeout(provider: Provider) -> None:
         ("POST", "/v1/messages/a%5c..%5cb", 400, "an encoded slash or a dot segment"),
         ("POST", "/responses", 404, "put /v1 at the end of the client's base URL"),
         ("POST", "/chat/completions", 404, "put /v1 at the end"),
-        ("POST", "/v1/embeddings", 404, "no route /v1/embeddings"),
+        ("POST", "/v1/%63hat/completions", 400, "another spelling of a model route"),
+        ("POST", "/v1/Chat/Completions", 400, "another spelling of a model route"),
+        ("POST", "/v1/messages;a=b", 400, "another spelling of a model route"),
+        ("POST", "/v1/files/..%253b/..%25252fresponses", 400, "a dot segment"),
+        ("POST", "/v1/x/%2e%2e;/responses", 400, "a dot segment"),
         ("GET", "/v1/responses", 405, "takes POST"),
     ],
 )

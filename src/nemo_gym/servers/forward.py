@@ -22,6 +22,7 @@ from nemo_gym.servers.context import raw_path_of
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
 from nemo_gym.servers.forward_errors import freed, hidden_beginning
 from nemo_gym.servers.forward_headers import header, response_headers
+from nemo_gym.servers.forward_paths import dialect_under, may_be_repeated
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
 from nemo_gym.servers.forward_timing import CallTiming, call_names, timed_call
@@ -45,7 +46,7 @@ from nemo_gym.wire.dialects import (
 __all__ = ["Forwarder"]
 
 _LOG = logging.getLogger(__name__)
-_ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_ALL_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _JSON: RawHeaders = [(b"content-type", b"application/json")]
 
 
@@ -148,7 +149,7 @@ class Forwarder:
             query=scope["query_string"],
             headers=scope["headers"],
             body=body,
-            dialect=exact or _dialect_under(path) or self._neutral,
+            dialect=exact or dialect_under(path) or self._neutral,
             is_model_call=exact is not None,
             facts=(scope.get("extensions") or {}).get(CALL_FACTS),
         )
@@ -230,6 +231,7 @@ class Forwarder:
         Raises `Refused` for a body that cannot be read.
         """
         body, unpacked = self._body(request)
+        once = not (request.is_model_call or may_be_repeated(request.method, request.path))
         messages = request.dialect is MESSAGES
         replicas = self._replicas
         several = len(replicas) > 1
@@ -241,13 +243,18 @@ class Forwarder:
             target = replica.target(request.path, request.query)
             # What one alone has under way, nobody asks.
             transport = replica if several else replica.transport
-            ways.append((transport, Call(request.method, target, headers, body)))
+            ways.append((transport, Call(request.method, target, headers, body, once=once)))
         return ways
 
     def _body(self, request: _Request) -> tuple[bytes, bool]:
         """Return the body for the provider, and whether it was compressed and is no more."""
-        members = self.provider.members if request.is_model_call else self._model_only
         body = request.body
+        if request.is_model_call:
+            members = self.provider.members
+        elif dialect_under(request.path) is not None:
+            members = self._model_only  # `count_tokens` and the like name a model
+        else:
+            return body, False
         if not (body and members and request.method == "POST"):
             return body, False
         encoding = header(request.headers, b"content-encoding")
@@ -360,11 +367,6 @@ def _unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
     except ValueError as problem:
         message = f"the request body cannot be unpacked: {problem}"
         raise Refused(Refusal(400, message, "body_undecodable")) from None
-
-
-def _dialect_under(path: bytes) -> Dialect | None:
-    """Return the dialect that a client at this path speaks, as far as the path tells."""
-    return next((dialect for dialect in DIALECTS if dialect.route[3:] in path), None)
 
 
 def _note_break(facts: CallFacts | None, problem: TransportError) -> None:

@@ -4,10 +4,15 @@ A path or a failure goes in; a status, a sentence that says what to do, and a co
 """
 
 from dataclasses import dataclass
-from urllib.parse import unquote_to_bytes
 
 from nemo_gym.errors import CallTimeout, ConnectFailed, ReplyInvalid
 from nemo_gym.servers.failures import REFUSAL_HEADER
+from nemo_gym.servers.forward_paths import (
+    dialect_under,
+    has_v1_twice,
+    is_ambiguous,
+    is_passed_on,
+)
 from nemo_gym.servers.forward_tries import Unanswered
 from nemo_gym.servers.provider import MODEL_TYPES_BY_DIALECT, Provider
 from nemo_gym.transport.base import RawHeaders
@@ -47,12 +52,18 @@ class Refusal:
 
 def refusal_for(provider: Provider, dialect: Dialect, method: str, path: bytes) -> Refusal | None:
     """Return why a request goes no further; None for one that is forwarded."""
-    route = _route_of(path)
-    if route is None or _leads_elsewhere(path):
-        return _no_route(provider, path)
-    if route == b"/v1/models":
-        return None
-    if dialect.name not in provider.dialects:
+    if has_v1_twice(path):
+        message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
+        return Refusal(404, message, "path_has_v1_twice")
+    if is_ambiguous(path):
+        message = (
+            "the path has an encoded slash or a dot segment, or another spelling of a model route: "
+            "spell it out without"
+        )
+        return Refusal(400, message, "path_ambiguous")
+    if not is_passed_on(path):
+        return Refusal(404, _unknown(provider, path), "route_unknown")
+    if dialect_under(path) is not None and dialect.name not in provider.dialects:
         return Refusal(400, _not_spoken(provider, dialect), "dialect_not_spoken")
     if path == dialect.route and method != "POST":
         return Refusal(405, f"{path.decode('latin-1')} takes POST, not {method}", "method_unknown")
@@ -74,39 +85,6 @@ def not_answered(unanswered: Unanswered) -> Refusal:
     return Refusal(status, f"no answer from the model provider: {problem}{after}", code, category)
 
 
-def _no_route(provider: Provider, path: bytes) -> Refusal:
-    if path.startswith(b"/v1/v1/"):
-        message = "the path has /v1 twice: take /v1 off the end of the client's base URL"
-        return Refusal(404, message, "path_has_v1_twice")
-    if _leads_elsewhere(path):
-        message = "the path has an encoded slash or a dot segment: spell it out without"
-        return Refusal(400, message, "path_ambiguous")
-    return Refusal(404, _unknown(provider, path), "route_unknown")
-
-
-def _leads_elsewhere(path: bytes) -> bool:
-    """Say whether a provider that tidies paths up could take this one for another.
-
-    It would serve a model call under the path of something that is not captured.
-    """
-    if b"%" not in path and b"/." not in path:
-        return False
-    parts = unquote_to_bytes(path).replace(b"\\", b"/").split(b"/")
-    # Names of models may hold a slash.
-    is_name = path.startswith(b"/v1/models/")
-    return not {b".", b".."}.isdisjoint(parts) or (
-        len(parts) > path.count(b"/") + 1 and not is_name
-    )
-
-
-def _route_of(path: bytes) -> bytes | None:
-    """Return the route that `path` is or lies under."""
-    for route in (b"/v1/models", *(dialect.route for dialect in DIALECTS)):
-        if path == route or path.startswith(route + b"/"):
-            return route
-    return None
-
-
 def _not_spoken(provider: Provider, dialect: Dialect) -> str:
     speakers = ", ".join(MODEL_TYPES_BY_DIALECT[dialect.name])
     spoken = ", ".join(
@@ -121,7 +99,10 @@ def _not_spoken(provider: Provider, dialect: Dialect) -> str:
 
 def _unknown(provider: Provider, path: bytes) -> str:
     shown = path.decode("latin-1")
-    if any(b"/v1" + path == dialect.route for dialect in DIALECTS):
+    if dialect_under(path) is not None:
         return f"no route {shown}: put /v1 at the end of the client's base URL"
-    routes = [d.route.decode() for d in DIALECTS if d.name in provider.dialects]
-    return f"no route {shown}: this model server has {', '.join(routes)} and /v1/models"
+    routes = ", ".join(d.route.decode() for d in DIALECTS if d.name in provider.dialects)
+    return (
+        f"no route {shown}: this model server has {routes}, and passes on what else its provider "
+        "has under /v1/; is /v1 missing at the end of the client's base URL?"
+    )

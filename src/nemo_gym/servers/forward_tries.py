@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nemo_gym.capture.body import BodyTap
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
-from nemo_gym.errors import ReplyInvalid, TransportError
+from nemo_gym.errors import ConnectFailed, ReplyInvalid, TransportError
 from nemo_gym.servers.forward_headers import header
 from nemo_gym.transport.base import Call, Reply, Transport
 from nemo_gym.transport.retry import RetryRule, retry_after_s
@@ -30,6 +30,8 @@ _SETTLE_BYTES = 1 << 20
 _PARTIAL_BYTES = 1 << 16
 """What is kept of a body that nobody gets."""
 _STATUSES = range(200, 600)
+# Whoever answers so has not begun.
+_UNTOUCHED = frozenset((429, 503, 529))
 
 
 Way = tuple[Transport, Call]
@@ -99,12 +101,14 @@ class ProviderCaller:
                     return answered
                 return await self._held(answered.reply, pieces, facts, tries, began)
             elapsed_s = time.monotonic() - began
-            wait_s = self.rule.wait_s(
-                tries=tries,
-                elapsed_s=elapsed_s,
-                jitter=self.chance(),
-                asked_s=retry_after_s(answered.reply.headers, self.now()) if answered else None,
-            )
+            wait_s = None
+            if not call.once or _was_not_begun(answered, problem):
+                wait_s = self.rule.wait_s(
+                    tries=tries,
+                    elapsed_s=elapsed_s,
+                    jitter=self.chance(),
+                    asked_s=retry_after_s(answered.reply.headers, self.now()) if answered else None,
+                )
             if wait_s is None:
                 if answered is not None:
                     return await self._held(answered.reply, pieces, facts, tries, began)
@@ -210,6 +214,13 @@ def legible(reply: Reply, pieces: Sequence[bytes]) -> bytes:
         body.add(piece)
     kept = body.result()
     return kept.data or kept.undecodable or b""
+
+
+def _was_not_begun(answered: Answered | None, problem: TransportError | None) -> bool:
+    """Say whether a failed try surely did nothing at the provider."""
+    if answered is not None:
+        return answered.reply.status in _UNTOUCHED
+    return isinstance(problem, ConnectFailed)
 
 
 def _known(problem: TransportError | None) -> TransportError:
