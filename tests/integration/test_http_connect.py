@@ -5,7 +5,7 @@ import os
 import shutil
 import ssl
 import subprocess
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from nemo_gym.errors import CallTimeout, ConnectFailed
 from nemo_gym.transport import dial
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.http import HttpTransport, Limits, Proxies
+from nemo_gym.transport.stepping import stepped
 from support.wire_server import Connection, head_and_body, serve_wire
 
 GET = Call("GET", "/v1/models")
@@ -49,9 +50,23 @@ async def answer(connection: Connection) -> None:
         await connection.say(head_and_body(b"secure"))
 
 
+PIECES = [b"%d" % (number % 10) * (number * 997 % 20_000 + 1) for number in range(200)]
+
+
+async def stream(connection: Connection) -> None:
+    """Say much, in pieces of many lengths, some of them and the end together."""
+    await connection.request()
+    await connection.say(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+    wire = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in PIECES]
+    for piece in [*wire[:-3], b"".join([*wire[-3:], b"0\r\n\r\n"])]:
+        await connection.say(piece)
+
+
 @asynccontextmanager
-async def serve_tls(certificate: Path) -> AsyncGenerator[int]:
-    """Serve `answer` over TLS; yields the port."""
+async def serve_tls(
+    certificate: Path, serving: Callable[[Connection], Awaitable[None]] = answer
+) -> AsyncGenerator[int]:
+    """Serve over TLS; yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     ended: list[asyncio.Task[None]] = []
@@ -61,7 +76,7 @@ async def serve_tls(certificate: Path) -> AsyncGenerator[int]:
         assert task is not None
         ended.append(task)
         with suppress(asyncio.IncompleteReadError, OSError):
-            await answer(Connection(0, reader, writer))
+            await serving(Connection(0, reader, writer))
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
@@ -79,6 +94,27 @@ async def test_https_trusts_what_ssl_cert_file_names(certificate: Path) -> None:
         await transport.aclose()
 
     assert bodies == [b"secure", b"secure"]
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_stream_over_tls_is_stepped_like_any_other(certificate: Path) -> None:
+    """Also while whoever reads is the slow one, so that the connection stops reading."""
+    passed: list[bytes] = []
+
+    async with serve_tls(certificate, stream) as port:
+        transport = HttpTransport(f"https://localhost:{port}", proxies=Proxies())
+        reply = await transport.send(GET)
+
+        async def read() -> None:
+            while piece := await reply.chunk():
+                passed.append(piece)
+                if len(passed) % 5 == 0:
+                    await asyncio.sleep(0.001)
+
+        await stepped(reply, read())
+        await transport.aclose()
+
+    assert b"".join(passed) == b"".join(PIECES)
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(certificate: Path) -> None:

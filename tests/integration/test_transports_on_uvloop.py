@@ -5,7 +5,12 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FILES = ("test_http_transport.py", "test_http_connect.py", "test_in_process_transport.py")
+FILES = (
+    "test_http_transport.py",
+    "test_http_connect.py",
+    "test_in_process_transport.py",
+    "test_stepping_over_sockets.py",
+)
 
 
 def test_the_transports_keep_their_promises_on_uvloop() -> None:

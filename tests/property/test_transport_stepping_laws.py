@@ -14,6 +14,8 @@ from nemo_gym.transport.reply import HttpReply
 from nemo_gym.transport.stepping import stepped
 
 ROLLOUT: ContextVar[str] = ContextVar("ROLLOUT")
+PASSED: ContextVar[int] = ContextVar("PASSED")
+HANDING_ON: ContextVar[str | None] = ContextVar("HANDING_ON", default=None)
 WAYS = ("at once", "when opened", "next turn", "in a task", "swallows", "raises")
 """What handing a piece on may take."""
 
@@ -51,11 +53,19 @@ class Relay:
 
     async def run(self, reply: HttpReply) -> None:
         me = asyncio.current_task()
+        PASSED.set(0)
         try:
             while piece := await reply.chunk():
                 assert asyncio.current_task() is me
                 assert ROLLOUT.get() == "mine"
-                await self._hand_on(piece)
+                assert PASSED.get() == len(self.passed)
+                token = HANDING_ON.set("piece")
+                try:
+                    await self._hand_on(piece)
+                finally:
+                    assert HANDING_ON.get() == "piece"
+                    HANDING_ON.reset(token)
+                    PASSED.set(len(self.passed))
                 assert asyncio.current_task() is me
         except BaseException as problem:
             self.seen.append(type(problem).__name__)
@@ -123,7 +133,10 @@ async def outcome(run: Run, events: list[Event], ways: list[str], turns: list[in
 
     async def call() -> None:
         ROLLOUT.set("mine")
-        await run(source.reply, relay)
+        try:
+            await run(source.reply, relay)
+        finally:
+            relay.seen.append(f"{PASSED.get()} {HANDING_ON.get()}")
 
     task = asyncio.create_task(call())
     await asyncio.sleep(0)
@@ -234,3 +247,21 @@ async def test_what_is_not_read_over_a_connection_is_awaited() -> None:
 
     await stepped(reply, read())
     assert passed == [b"one", b"two"]
+
+
+async def test_whoever_collects_one_that_nobody_awaits_keeps_its_own_context() -> None:
+    source, ended = Source(), []
+
+    async def read() -> None:
+        ROLLOUT.set("somebody else's")
+        try:
+            await source.reply.chunk()
+        finally:
+            ended.append(ROLLOUT.get())
+
+    ROLLOUT.set("mine")
+    reading = stepped(source.reply, read())
+    reading.send(None)
+    reading.close()
+
+    assert (ROLLOUT.get(), ended) == ("mine", ["somebody else's"])

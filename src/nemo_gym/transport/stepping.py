@@ -9,7 +9,7 @@ nothing but the next piece; whatever else it waits for, its task waits for
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from typing import Any
 
 from nemo_gym.transport.base import Reply
@@ -17,12 +17,14 @@ from nemo_gym.transport.reply import NEXT_PIECE, HttpReply
 
 __all__ = ["stepped"]
 
+_NOTHING, _EMPTY = object(), Context()
+
 
 async def stepped(reply: Reply, reading: Coroutine[Any, Any, None]) -> None:
     """Run `reading`, which alone reads `reply`, as `await reading` does.
 
-    To everything that it calls it runs in the task that called this. Only a context variable that
-    is set after the first wait for a piece has the old value again once this returns.
+    To everything that it calls it runs in the task that called this, in one context from beginning
+    to end. Context variables that it leaves set are set once this returns.
     """
     if isinstance(reply, HttpReply) and not reply.ended:
         await _Stepped(reply, reading)
@@ -62,23 +64,29 @@ class _Stepped(Awaitable[None]):
     def __await__(self) -> Generator[Any, Any, None]:
         """Take the coroutine to its end."""
         self._reply.step = self._step
+        run, advance = self._context.run, self._advance
         try:
-            self._advance()
+            run(advance)
             while not self._over:
                 try:
                     if self._awaited is not NEXT_PIECE:
                         yield self._awaited
                     elif (yield from self._park()):
                         continue
+                except GeneratorExit:  # by whoever happens to collect garbage
+                    run(self._reading.close)
+                    self._context = _EMPTY
+                    raise
                 except BaseException as thrown:  # it is meant for the coroutine
                     if self._over:  # and came too late
                         raise
-                    self._advance(thrown)
+                    run(advance, thrown)
                 else:
-                    self._advance()
+                    run(advance)
             if self._problem is not None:
                 raise self._problem
         finally:
+            _set_as_in(self._context)
             # A task keeps the error that it was cancelled by, whose traceback holds this frame.
             self._reply.step = self._problem = None
             del self._task
@@ -127,6 +135,13 @@ class _Stepped(Awaitable[None]):
                 return
         if not parked.done():
             parked.set_result(None)
+
+
+def _set_as_in(context: Context) -> None:
+    """Take what was set in another context over into this one."""
+    for variable, value in context.items():
+        if variable.get(_NOTHING) is not value:
+            variable.set(value)
 
 
 def _cancelled(awaited: Any) -> bool:
