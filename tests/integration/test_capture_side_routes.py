@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import brotli
 import pytest
 import zstandard
 from starlette.types import ASGIApp
@@ -131,6 +132,36 @@ async def test_a_compressed_request_reaches_the_provider_and_is_stored_plain(
     got = provider.requests[-1]
     body = got.body if "content-encoding" not in got.headers else _unpacked(got.body, encoding)
     assert json.loads(body) == json.loads(BODY)
+
+
+@pytest.mark.parametrize(
+    ("lines", "packed"),
+    [
+        ([b"gzip", b"br"], brotli.compress(gzip.compress(BODY))),
+        ([b"gzip", b"identity"], gzip.compress(BODY)),
+        ([b""], BODY),
+        ([b" , "], BODY),
+        ([b"", b"gzip,"], gzip.compress(BODY)),
+    ],
+    ids=["two", "one of none", "empty", "empty list", "empty first"],
+)
+async def test_all_lines_that_name_an_encoding_are_read_and_empty_ones_name_none(
+    origin: str, provider: Provider, tmp_path: Path, lines: list[bytes], packed: bytes
+) -> None:
+    transport = HttpTransport(origin)
+    headers = [(b"content-encoding", line) for line in lines]
+    target = "/ng-rollout/0-0/v1/responses"
+    reply = await transport.send(Call("POST", target, headers, packed))
+    await reply.read()
+    await transport.aclose()
+
+    assert reply.status == 200
+    (row,) = CaptureStore(tmp_path).read("0-0")
+    assert isinstance(row, dict)
+    assert row["request"] == json.loads(BODY)
+    got = provider.requests[-1]
+    is_plain = packed == BODY or "content-encoding" not in got.headers
+    assert (json.loads(got.body) == json.loads(BODY)) if is_plain else (got.body == packed)
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:

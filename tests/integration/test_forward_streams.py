@@ -176,6 +176,34 @@ async def test_json_that_comes_slowly_is_passed_on_before_it_is_whole() -> None:
         await transport.aclose()
 
 
+@pytest.mark.parametrize("first", [b"data: {}\n\n", b"\n", b"e", b"dat", b": ping\n\n"])
+async def test_a_stream_that_is_called_json_passes_as_the_stream_it_is(first: bytes) -> None:
+    rest = {b"e": b"vent: x\n\n", b"dat": b"a: {}\n\n"}.get(first, b"data: 1\n\n")
+    go_on = asyncio.Event()
+
+    async def upstream(connection: Connection) -> None:
+        await connection.request()
+        await connection.say(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
+            b"transfer-encoding: chunked\r\n\r\n%x\r\n%b\r\n" % (len(first), first)
+        )
+        await asyncio.sleep(0.01)
+        await connection.say(b"%x\r\n%b\r\n" % (len(rest), rest))
+        await go_on.wait()
+        await connection.say(b"0\r\n\r\n")
+
+    async with serve_wire(upstream) as server, serve_model(server.origin) as served:
+        transport = HttpTransport(served.origin)
+        reply = await transport.send(Call("POST", ROUTES["chat"], [], STREAM))
+        came = b""
+        async with asyncio.timeout(0.9):  # a JSON answer would be held for a second
+            while came != first + rest:
+                came += await reply.chunk()
+        go_on.set()
+        assert await reply.read() == b""
+        await transport.aclose()
+
+
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
 async def test_a_compressed_answer_passes_compressed(provider: Provider, encoding: str) -> None:
     provider.default = Behaviour(encoding=encoding)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from nemo_gym.ids import current_rollout_id
 from nemo_gym.servers.context import raw_path_of
 from nemo_gym.servers.forward_body import BodyTooLarge, Members, decoded, encodings
 from nemo_gym.servers.forward_errors import freed, hidden_beginning
-from nemo_gym.servers.forward_headers import header, response_headers
+from nemo_gym.servers.forward_headers import content_encoding, response_headers
 from nemo_gym.servers.forward_paths import dialect_under, may_be_repeated
 from nemo_gym.servers.forward_refusals import Refusal, not_answered, refusal_for
 from nemo_gym.servers.forward_replicas import Replica, in_turn
@@ -257,7 +257,7 @@ class Forwarder:
             return body, False
         if not (body and members and request.method == "POST"):
             return body, False
-        encoding = header(request.headers, b"content-encoding")
+        encoding = content_encoding(request.headers)
         if encoding is not None:
             body = _unpacked(body, encoding, self.provider.max_body_bytes)
         return members.put_into(body), encoding is not None
@@ -355,8 +355,7 @@ async def _body(receive: Receive) -> bytes | None:
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _unpacked(body: bytes, encoding: bytes, limit: int) -> bytes:
-    name = encoding.decode("latin-1")
+def _unpacked(body: bytes, name: str, limit: int) -> bytes:
     try:
         return decoded(body, name, limit)
     except LookupError:

@@ -6,8 +6,9 @@ from nemo_gym.capture.hiding import Hider
 from nemo_gym.servers.provider import Provider
 from nemo_gym.transport.address import Address
 from nemo_gym.transport.base import RawHeaders
+from nemo_gym.wire.encoding import parse_encodings
 
-__all__ = ["HeaderRule", "header", "hide_key", "response_headers"]
+__all__ = ["HeaderRule", "content_encoding", "header", "hide_key", "response_headers"]
 
 _HOP_BY_HOP = frozenset(
     (
@@ -83,6 +84,15 @@ def response_headers(provider: RawHeaders) -> RawHeaders:
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     """Return the first value under `name`."""
     return next((value for known, value in headers if known == name), None)
+
+
+def content_encoding(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """Return what all `content-encoding` lines name, in the order of application.
+
+    None where they name none: without a line, or empty.
+    """
+    values = [value for known, value in headers if known == b"content-encoding"]
+    return ", ".join(parse_encodings(values)) or None if values else None
 
 
 def hide_key(data: bytes, provider: Provider) -> bytes:

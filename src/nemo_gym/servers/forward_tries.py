@@ -20,6 +20,7 @@ from nemo_gym.servers.forward_headers import header
 from nemo_gym.transport.base import Call, Reply, Transport
 from nemo_gym.transport.retry import RetryRule, retry_after_s
 from nemo_gym.wire.encoding import parse_encodings
+from nemo_gym.wire.stream import looks_like_events
 
 __all__ = ["Answered", "ProviderCaller", "Unanswered", "Way", "legible"]
 
@@ -182,26 +183,40 @@ class ProviderCaller:
 async def _begin(reply: Reply, pieces: list[bytes]) -> None:
     """Read so much of the body as must be known before any of it is passed on."""
     pieces.append(await reply.chunk())
-    if not _awaited_whole(reply):
+    if reply.ended:
         return
-    await _read_on(reply, pieces, _SETTLE_S, _SETTLE_BYTES)
+    is_error = reply.status >= 400
+    kind = b"" if is_error else header(reply.headers, b"content-type") or b""
+    if is_error or kind.startswith(b"application/json"):
+        await _read_on(reply, pieces, _SETTLE_S, _SETTLE_BYTES, or_events=not is_error)
 
 
-async def _read_on(reply: Reply, pieces: list[bytes], most_s: float, most_bytes: int) -> None:
-    """Add to `pieces` what comes, up to the end or to one of the bounds."""
+async def _read_on(
+    reply: Reply,
+    pieces: list[bytes],
+    most_s: float,
+    most_bytes: int,
+    *,
+    or_events: bool = False,
+) -> None:
+    """Add to `pieces` what comes, up to the end or to one of the bounds.
+
+    `or_events`: it may be a stream that is called something else, and then it is not held.
+    """
     size = sum(map(len, pieces))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(most_s):
-            while size < most_bytes and (piece := await reply.chunk()):
+            while size < most_bytes:
+                if or_events:
+                    is_stream = looks_like_events(b"".join(pieces), last=False)
+                    if is_stream:
+                        return
+                    or_events = is_stream is None
+                piece = await reply.chunk()
+                if not piece:
+                    return
                 pieces.append(piece)
                 size += len(piece)
-
-
-def _awaited_whole(reply: Reply) -> bool:
-    """Say whether more of the body is to be read before any of it is passed on."""
-    if reply.ended or reply.status >= 400:
-        return not reply.ended
-    return (header(reply.headers, b"content-type") or b"").startswith(b"application/json")
 
 
 def legible(reply: Reply, pieces: Sequence[bytes]) -> bytes:
