@@ -114,7 +114,14 @@ class CaptureDamaged(GymError):
 
 
 class TransportError(GymError):
-    """A call that did not end in a whole response."""
+    """A call that did not end in a whole response.
+
+    `lasting`: it will end so each time, until somebody mends something.
+    """
+
+    def __init__(self, message: str = "", *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class ConnectFailed(TransportError):

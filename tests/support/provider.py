@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import signal
+import ssl
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -47,12 +48,16 @@ __all__ = [
 
 @asynccontextmanager
 async def serve_provider(
-    provider: Provider | None = None, *, host: str = "127.0.0.1", port: int = 0
+    provider: Provider | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncGenerator[Provider]:
     """Serve `provider` (a new one by default) on a port of the kernel's choice."""
     served = provider or Provider()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Connection(served), host, port)
+    server = await loop.create_server(lambda: Connection(served), host, port, ssl=tls)
     shown = f"[{host}]" if ":" in host else host
     served.origin = f"http://{shown}:{server.sockets[0].getsockname()[1]}"
     try:

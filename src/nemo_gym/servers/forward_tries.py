@@ -103,7 +103,7 @@ class ProviderCaller:
                 return await self._held(answered.reply, pieces, facts, tries, began)
             elapsed_s = time.monotonic() - began
             wait_s = None
-            if not call.once or _was_not_begun(answered, problem):
+            if _is_worth_another(call, answered, problem, last_way=tries >= len(ways)):
                 wait_s = self.rule.wait_s(
                     tries=tries,
                     elapsed_s=elapsed_s,
@@ -231,8 +231,17 @@ def legible(reply: Reply, pieces: Sequence[bytes]) -> bytes:
     return kept.data or kept.undecodable or b""
 
 
-def _was_not_begun(answered: Answered | None, problem: TransportError | None) -> bool:
-    """Say whether a failed try surely did nothing at the provider."""
+def _is_worth_another(
+    call: Call, answered: Answered | None, problem: TransportError | None, *, last_way: bool
+) -> bool:
+    """Say whether a try after this one may help, and does no harm.
+
+    A call that must not be made twice is repeated where surely nothing was done at the provider.
+    """
+    if problem is not None and problem.lasting and last_way:
+        return False
+    if not call.once:
+        return True
     if answered is not None:
         return answered.reply.status in _UNTOUCHED
     return isinstance(problem, ConnectFailed)

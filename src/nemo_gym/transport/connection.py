@@ -28,6 +28,8 @@ _HIGH_WATER = 1 << 18
 _HEAD_LIMIT = 1 << 18
 # Up to here one copy is cheaper than two writes.
 _JOIN_LIMIT = 1 << 16
+# What many servers that speak TLS say to who does not.
+_TLS_ALERT = b"\x15\x03"
 _BODILESS_STATUS = frozenset((204, 304))
 
 
@@ -157,7 +159,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as problem:
             if not self._goes_on_after(data):
-                self._fail(ReplyInvalid(f"{self._name} does not answer in HTTP: {problem}"))
+                self._fail(_not_http(self._name, self._head_so_far or data, problem))
                 return
         if self._complete:
             self._finish()
@@ -328,3 +330,9 @@ class Connection(asyncio.Protocol):
             )
         else:
             self._watch_silence()
+
+
+def _not_http(name: str, said: bytes | bytearray, problem: Exception) -> ReplyInvalid:
+    if said.startswith(_TLS_ALERT):
+        return ReplyInvalid(f"{name} speaks TLS: its URL must begin with https://", lasting=True)
+    return ReplyInvalid(f"{name} does not answer in HTTP: {problem}")

@@ -19,6 +19,16 @@ __all__ = ["Dialler", "default_tls"]
 _EACH_ADDRESS_S = 2.0
 _KEEP_ALIVE_PROBES = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
+# What OpenSSL says of bytes that are no TLS, by its versions.
+_NO_TLS = frozenset(("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"))
+_NAME_AUTHORITY = (
+    "if it should be, name a file with its authority's certificate (PEM) in SSL_CERT_FILE"
+)
+_ITS_TIME = "have it renewed, or set the clock of this machine right"
+_ITS_NAME = "ask for the name that it was made for"
+# By OpenSSL's codes: not yet valid, expired; for another name, for another address.
+_MENDS = {9: _ITS_TIME, 10: _ITS_TIME, 62: _ITS_NAME, 64: _ITS_NAME}
+
 
 @functools.cache
 def default_tls() -> ssl.SSLContext:
@@ -47,7 +57,8 @@ class Dialler:
                 f"{self._named()}: no connection within {self.timeout_s:g} s"
             ) from None
         except OSError as problem:
-            raise ConnectFailed(f"{self._named()}: {_reason(problem)}") from problem
+            said = f"{self._named()}: {_reason(problem)}"
+            raise ConnectFailed(said, lasting=_is_lasting(problem)) from problem
 
     async def _connect(self) -> Connection:
         connection = Connection(self.address.origin)
@@ -171,9 +182,18 @@ def _probe_silence(transport: asyncio.Transport) -> None:
 def _reason(problem: OSError) -> str:
     """Say what went wrong in the system's words, without Python's decoration."""
     if isinstance(problem, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {problem.verify_message}"
+        what = f"its certificate is not trusted: {problem.verify_message.rstrip('.')}"
+        return f"{what}; {_MENDS.get(problem.verify_code, _NAME_AUTHORITY)}"
     if isinstance(problem, ssl.SSLError):
-        return f"TLS failed: {problem.reason or problem}"
+        asked = "; does it speak http:// there?" if problem.reason in _NO_TLS else ""
+        return f"TLS failed: {problem.reason or problem}{asked}"
     if isinstance(problem, socket.gaierror) or not problem.errno:
-        return problem.strerror or str(problem)
+        return problem.strerror or str(problem) or "the connection broke off before it stood"
     return os.strerror(problem.errno)
+
+
+def _is_lasting(problem: OSError) -> bool:
+    """Say whether trying again is of no use: a name may be known later, a certificate not."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return True
+    return isinstance(problem, ssl.SSLError) and problem.reason in _NO_TLS
