@@ -56,3 +56,45 @@ def test_a_directory_that_cannot_be_made_is_blamed_on_its_option(tmp_path: Path)
 
     assert "where: --dir" in said
     assert "model_call_capture_dir" not in said
+
+
+@pytest.mark.parametrize("empty", ["", " "])
+@pytest.mark.parametrize("option", ["--dir", "--rollout-id", "--host"])
+def test_an_option_that_a_shell_left_empty_is_refused(
+    tmp_path: Path, option: str, empty: str
+) -> None:
+    said = refused(tmp_path, "--dir", "calls", option, empty)
+
+    assert f"{option} is empty" in said
+    assert f"where: {option}" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rollout_id_that_is_none_is_blamed_on_its_option(tmp_path: Path) -> None:
+    assert "where: --rollout-id" in refused(tmp_path, "--dir", "calls", "--rollout-id", "../x")
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])
+def test_an_address_of_another_machine_is_blamed_on_the_options(tmp_path: Path, host: str) -> None:
+    said = refused(tmp_path, "--dir", "calls", "--host", host)
+
+    assert "cannot listen on" in said
+    assert "where: --host, --port" in said
+    assert "--host, and a --port" in said
+
+
+def test_an_upstream_from_the_environment_is_not_in_the_process_list(tmp_path: Path) -> None:
+    """As far as the command line goes: it is read, and refused like one that was given there."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "nemo_gym", "capture", "serve", "--port", "0", "--dir", "calls"],
+        cwd=tmp_path,
+        env={**os.environ, "NEMO_GYM_CAPTURE_UPSTREAM": "ftp://user:password@h"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert ended.returncode == 2
+    assert "where: --upstream" in ended.stderr
+    assert "password" not in ended.stderr

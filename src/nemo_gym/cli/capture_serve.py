@@ -13,7 +13,7 @@ import click
 
 from nemo_gym.cli.interrupts import signals_that_end
 from nemo_gym.cli.options import example
-from nemo_gym.errors import ConfigMistake, PortInUse, TransportError
+from nemo_gym.errors import ConfigMistake, InvalidRolloutId, PortInUse, TransportError
 from nemo_gym.ids import RolloutId, parse_rollout_id
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ _AT_START_S = 3.0
         "gym capture serve --upstream https://api.openai.com/v1 --dir results/model-calls"
     )
 )
-@click.option("--upstream", required=True, metavar="URL", help="Base URL of the provider.")
+@click.option(
+    "--upstream",
+    required=True,
+    metavar="URL",
+    envvar="NEMO_GYM_CAPTURE_UPSTREAM",
+    show_envvar=True,
+    help="Base URL of the provider. The process list shows it to everyone: a URL with a password "
+    "goes into the environment variable, a key into the one that --key-env names.",
+)
 @click.option(
     "--dir",
     "directory",
     required=True,
-    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Capture directory; made when it is not there.",
 )
@@ -57,7 +64,7 @@ _AT_START_S = 3.0
 @click.option("--rollout-id", metavar="ID", help="Id of calls that name no session of their own.")
 def serve(
     upstream: str,
-    directory: Path,
+    directory: str,
     *,
     host: str,
     port: int,
@@ -69,15 +76,36 @@ def serve(
 
     Responses, Chat Completions and Messages are forwarded as they come. A call belongs to the
     session that the client names in its headers, else to one id for this process; a path under
-    /ng-rollout/ID/ says so itself.
+    /ng-rollout/ID/ says so itself. Everything else under /v1/ is forwarded and not captured.
     """
-    name = parse_rollout_id(rollout_id or f"process-{int(time.time())}-{secrets.token_hex(2)}")
+    _refuse_empty("--dir", directory, "give a directory; . is the one you are in")
+    _refuse_empty("--host", host, "give an address of this machine; 0.0.0.0 is all of them")
+    name = _named(rollout_id)
     import uvloop  # only a command that serves pays for it
 
-    capture = _Capture(directory.absolute(), name, max_body_bytes)
+    capture = _Capture(Path(directory).absolute(), name, max_body_bytes)
     serving = _serve(upstream, _key(key_env), (host, port), capture)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serving)
+
+
+def _refuse_empty(option: str, given: str, mend: str) -> None:
+    """Refuse what a shell makes of a variable that is not set."""
+    if not given.strip():
+        raise ConfigMistake(f"{option} is empty", where=option, mend=mend)
+
+
+def _named(rollout_id: str | None) -> RolloutId:
+    """Return the id of calls that name no session of their own."""
+    if rollout_id is None:
+        return parse_rollout_id(f"process-{int(time.time())}-{secrets.token_hex(2)}")
+    _refuse_empty(
+        "--rollout-id", rollout_id, "give an id, or leave the option out to have one made"
+    )
+    try:
+        return parse_rollout_id(rollout_id)
+    except InvalidRolloutId as problem:
+        raise ConfigMistake(problem.what, where="--rollout-id", mend=problem.mend) from None
 
 
 def _key(key_env: str | None) -> str | None:
@@ -126,6 +154,9 @@ async def _serve(
     except PortInUse as problem:
         mend = "stop what holds the port, or give another --port; --port 0 takes a free one"
         raise PortInUse(problem.what, where="--port", mend=mend) from None
+    except ConfigMistake as problem:
+        mend = "give an address of this machine as --host, and a --port that this user may bind"
+        raise ConfigMistake(problem.what, where="--host, --port", mend=mend) from None
     forwarder = Forwarder(provider_at(upstream, key))
     app = CaptureServer(forwarder, store, capture.name, body_limit=capture.body_limit)
     server = AppServer(app, sock, "capture_serve")

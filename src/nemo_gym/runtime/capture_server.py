@@ -28,6 +28,8 @@ from nemo_gym.wire.dialects import DIALECTS, RESPONSES, error_body
 __all__ = ["CaptureServer", "provider_at", "session_rollout"]
 
 _NAME = "capture_serve"
+# `0-3`, `0-3-a1`, `named-a1`: what rollouts of a run and their attempts are called.
+_OF_A_RUN = re.compile(r"[0-9]+-[0-9]+|.*-a[0-9]{1,4}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -96,9 +98,12 @@ def session_rollout(process_id: RolloutId) -> RolloutOfScope:
         safe = _UNSAFE.sub("-", session).lstrip("._-")[:180]
         if not safe:
             return process_id
-        # So that two sessions never share a file because of what was replaced.
-        mark = "" if safe == session else f"-{blake2b(session.encode(), digest_size=4).hexdigest()}"
-        return parse_rollout_id(f"{safe}{mark}")
+        digest = blake2b(session.encode(), digest_size=4).hexdigest()
+        if _OF_A_RUN.fullmatch(safe) or safe == process_id:
+            # A rollout and a stranger's session must not share a file.
+            return parse_rollout_id(f"session-{safe}-{digest}")
+        # Nor two sessions because of what was replaced.
+        return parse_rollout_id(safe if safe == session else f"{safe}-{digest}")
 
     return name
 
