@@ -190,6 +190,7 @@ class Forwarder:
                 timing.ended(refusal.category or "connection")
             await _refuse(request, refusal, send)
             return
+        came.clear()
         if facts is not None:
             facts.source = "upstream"
         if timing is not None:

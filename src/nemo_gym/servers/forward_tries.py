@@ -86,8 +86,7 @@ class ProviderCaller:
         `retried` hears why before each further one: a status, or the class of an error. A caller
         that is cancelled finds in `came` what is `legible` of the last try's body.
         """
-        began, tries = time.monotonic(), 0
-        pieces: list[bytes] = [] if came is None else came
+        began, tries, pieces = time.monotonic(), 0, [] if came is None else came
         while True:
             transport, call = ways[tries % len(ways)]
             tries += 1
@@ -104,19 +103,13 @@ class ProviderCaller:
             elapsed_s = time.monotonic() - began
             wait_s = None
             if _is_worth_another(call, answered, problem, last_way=tries >= len(ways)):
-                wait_s = self.rule.wait_s(
-                    tries=tries,
-                    elapsed_s=elapsed_s,
-                    jitter=self.chance(),
-                    asked_s=retry_after_s(answered.reply.headers, self.now()) if answered else None,
-                )
+                wait_s = self._wait_s(tries, elapsed_s, answered)
             if wait_s is None:
                 if answered is not None:
                     return await self._held(answered.reply, pieces, facts, tries, began)
+                partial = b"".join(pieces)
                 try:
-                    raise Unanswered(
-                        _known(problem), tries, elapsed_s, b"".join(pieces)
-                    ) from problem
+                    raise Unanswered(_known(problem), tries, elapsed_s, partial) from problem
                 finally:
                     del problem  # its traceback holds this frame
             if retried is not None:
@@ -125,6 +118,15 @@ class ProviderCaller:
                 pieces[:] = [legible(answered.reply, pieces)]
                 await answered.reply.aclose()
             await self.sleep(wait_s)
+
+    def _wait_s(self, tries: int, elapsed_s: float, answered: Answered | None) -> float | None:
+        """Return how long to wait before the next try; None: there is to be none."""
+        return self.rule.wait_s(
+            tries=tries,
+            elapsed_s=elapsed_s,
+            jitter=self.chance(),
+            asked_s=retry_after_s(answered.reply.headers, self.now()) if answered else None,
+        )
 
     async def _held(
         self, reply: Reply, pieces: list[bytes], facts: CallFacts | None, tries: int, began: float
