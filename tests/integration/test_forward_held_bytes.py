@@ -107,4 +107,4 @@ async def test_no_key_and_no_beginning_of_one_is_in_what_was_held(
     )
     row = await row_of_one_who_leaves(provider, port, tmp_path)
 
-    assert row["notes"]["upstream_body"] == "not ***, nor ***: "
+    assert row["notes"]["upstream_body"] == "not ***, nor ***: ***"
