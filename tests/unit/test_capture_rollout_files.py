@@ -1,6 +1,7 @@
 """The files that rows go to: one line a row, whatever the row holds; few of them open at once."""
 
 import errno
+import resource
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.capture.rollout_files import _KEPT_OPEN, RolloutFiles, sync_each_file
+from nemo_gym.capture.rollout_files import RolloutFiles, kept_open, sync_each_file
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import RolloutId
@@ -41,11 +42,12 @@ class CountingDisk(WatchedDisk):
 def test_no_more_files_are_kept_open_than_a_process_can_spare(tmp_path: Path) -> None:
     disk = CountingDisk()
     files = RolloutFiles(Layout(tmp_path), disk)
-    rollouts = [RolloutId(f"{number}-0") for number in range(_KEPT_OPEN + 2)]
+    most = kept_open(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    rollouts = [RolloutId(f"{number}-0") for number in range(most + 2)]
     for rollout_id in (*rollouts, *rollouts[:3]):
         files.append(rollout_id, b"{}")
 
-    assert disk.most == _KEPT_OPEN
+    assert disk.most == most
     assert [(tmp_path / f"{n}-0.capture.jsonl").read_bytes().count(b"\n") for n in range(4)] == [
         2,
         2,
@@ -54,6 +56,14 @@ def test_no_more_files_are_kept_open_than_a_process_can_spare(tmp_path: Path) ->
     ]
     files.close()
     assert disk.opened == {}
+
+
+@pytest.mark.parametrize("limit", [3, 24, 110, 256, 1024, 1 << 20, resource.RLIM_INFINITY])
+def test_most_of_what_may_be_opened_is_left_to_others(limit: int) -> None:
+    most = kept_open(limit)
+
+    assert 1 <= most <= 4096
+    assert limit == resource.RLIM_INFINITY or most <= max(1, limit // 4)
 
 
 class FullTableDisk(WatchedDisk):

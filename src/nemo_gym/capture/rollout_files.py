@@ -19,12 +19,11 @@ from nemo_gym.files.disk import Disk, make_durable_directory
 from nemo_gym.files.forks import OPENING
 from nemo_gym.ids import RolloutId
 
-__all__ = ["RolloutFiles", "sync_each_file", "sync_files"]
+__all__ = ["RolloutFiles", "kept_open", "sync_each_file", "sync_files"]
 
 logger = logging.getLogger(__name__)
 
-# As many as there are rollouts under way, as a rule, and never most of what a process may open.
-_KEPT_OPEN = max(64, min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+_MOST_KEPT_OPEN = 4096
 # Above this one sync of the file system costs less than one of each file.
 _FEW = 32
 _AT_A_TIME = 16
@@ -38,6 +37,17 @@ class _Handle:
     """Number of the append that used it last."""
 
 
+def kept_open(limit: int) -> int:
+    """Return how many files are kept open where a process may open `limit`.
+
+    As many as there are rollouts under way, as a rule, and never most of what may be opened:
+    connections have a better use for it.
+    """
+    if limit == resource.RLIM_INFINITY:
+        return _MOST_KEPT_OPEN
+    return max(1, min(_MOST_KEPT_OPEN, limit // 4))
+
+
 class RolloutFiles:
     """Used by the writer's thread only. `own` is this writer's name where locks do not work."""
 
@@ -48,6 +58,7 @@ class RolloutFiles:
         self._shared = own is None
         self._handles: dict[RolloutId, _Handle] = {}
         self._appends = 0
+        self._keeps_open = kept_open(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def append(self, rollout_id: RolloutId, line: bytes) -> None:
         r"""Append one line, which has no `\n`, and its end to the file. Raises `OSError`."""
@@ -74,7 +85,7 @@ class RolloutFiles:
             self._drop(rollout_id)
 
     def _opened(self, rollout_id: RolloutId) -> _Handle:
-        if len(self._handles) >= _KEPT_OPEN:
+        if len(self._handles) >= self._keeps_open:
             self._drop_half()
         path = self._layout.capture_file(rollout_id, self._own)
         with OPENING:
