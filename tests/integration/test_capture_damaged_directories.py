@@ -82,12 +82,16 @@ def test_what_is_wrong_is_found_and_mended_and_every_row_is_there(
     repaired = _gym("repair", cwd=tmp_path)
     after = _gym("verify", "--json", cwd=tmp_path)
 
-    findings = json.loads(before.stdout)["findings"]
-    assert (before.returncode, repaired.returncode, after.returncode) == (1, 0, 0)
-    assert [f["rollout_id"] for f in findings] == ["foreign", "foreign", "fused", "torn", "zeros"]
-    assert {f["kind"] for f in findings} == {"damaged"}
-    assert "fused.capture.jsonl: 3 rows given a line of its own" in repaired.stdout
-    assert json.loads(after.stdout) == {"rollouts": 6, "calls": 17, "findings": []}
+    findings, left = (json.loads(said.stdout)["findings"] for said in (before, after))
+    damaged = ["foreign", "foreign", "fused", "torn", "zeros"]
+    assert (before.returncode, repaired.returncode, after.returncode) == (1, 0, 1)
+    assert [f["rollout_id"] for f in findings] == [*damaged, None]
+    assert [f["kind"] for f in findings] == ["damaged"] * 5 + ["stray"]
+    assert "a folder.capture.jsonl" in findings[-1]["detail"]
+    assert "fused.capture.jsonl: 3 rows given lines of their own" in repaired.stdout
+    assert [f["rollout_id"] for f in left] == ["foreign", "torn", "zeros", None]
+    assert [f["kind"] for f in left] == ["incomplete"] * 3 + ["stray"]
+    assert (json.loads(after.stdout)["rollouts"], json.loads(after.stdout)["calls"]) == (6, 17)
     assert (calls / "notes.txt").read_text() == "mine"
 
 

@@ -12,7 +12,7 @@ from nemo_gym.files.jsonl import Damaged
 from nemo_gym.observability.model_calls import aggregate_model_call_metrics
 from nemo_gym.observability.repair import repair_rollout
 from nemo_gym.observability.salvage import rows_within
-from nemo_gym.observability.summaries import summarize
+from nemo_gym.observability.summaries import summarize, summarize_all
 
 _VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8),
@@ -122,3 +122,56 @@ def test_a_listing_counts_the_tokens_that_the_records_have(
             totals["tokens_in"],
             totals["tokens_out"],
         )
+
+
+_TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+
+
+def _long_row(number: int, said: str, shape: str) -> bytes:
+    """A row of some 20 KB as a server writes it, of one of several shapes."""
+    messages: list[object] = [{"role": "user", "content": said * (20_000 // len(said))}]
+    if shape == "quoting":
+        messages += [{"a": 1, "response": {"usage": {"prompt_tokens": 7}}}, {"model_call_id": "q"}]
+    response = None if shape == "no answer" else {"id": said, "usage": {"prompt_tokens": number}}
+    if shape == "no usage":
+        response = {"id": said}
+    head = {"model_call_id": f"c{number}", "dialect": "chat", "completed_at": float(number)}
+    row = head | {"error_category": None, "request": {"messages": messages}, "response": response}
+    if shape == "with notes":
+        row["notes"] = {"truncated_at": 3, "response": {}}
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+_SHAPES = ["plain", "quoting", "no usage", "no answer", "with notes"]
+_LONG_ROWS = st.builds(_long_row, st.integers(0, 9), _TEXT, st.sampled_from(_SHAPES))
+
+
+@st.composite
+def _as_disks_leave_them(draw: st.DrawFn) -> bytes:
+    """Long rows: whole, torn, without the end between two of them, or with zeros for a block."""
+    parts = []
+    for row in draw(st.lists(_LONG_ROWS, min_size=1, max_size=3)):
+        kind = draw(st.sampled_from(["whole", "torn", "fused", "zeros", "torn and fused"]))
+        data = row
+        if "torn" in kind:
+            data = row[: draw(st.integers(1, len(row) - 1))]
+        elif kind == "zeros":
+            start = draw(st.integers(0, len(row) // 512)) * 512
+            data = row[:start] + b"\0" * len(row[start : start + 512]) + row[start + 512 :]
+        parts += [data, b"" if "fused" in kind else b"\n"]
+    return b"".join(parts)
+
+
+@settings(max_examples=300)
+@given(_as_disks_leave_them())
+def test_a_listing_that_skips_requests_finds_what_a_reader_finds(data: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "0-0.capture.jsonl").write_bytes(data)
+        store = CaptureStore(folder)
+        items = store.read("0-0")
+
+        (listed,) = summarize_all(store)
+
+        rows = [item for item in items if not isinstance(item, Damaged)]
+        assert (listed.calls, listed.damaged) == (len(rows), len(items) - len(rows))
+        assert listed == summarize(store, "0-0")

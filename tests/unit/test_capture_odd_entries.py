@@ -67,12 +67,17 @@ def test_it_is_told_as_a_file_that_cannot_be_read_and_hides_no_other(
     make(layout.capture_file(ODD))
     (tmp_path / "gone.capture.jsonl").symlink_to("nothing")
     store = CaptureStore(tmp_path)
-    follower = Follower(store, from_start=True)
+    follower = Follower(store)
 
     assert [line[0] for line in follower.new_lines()] == [A]
-    assert follower.unreadable == {layout.capture_file(ODD): reason}
+    gone = "A link that leads nowhere"
+    assert follower.unreadable == {
+        layout.capture_file(ODD): reason,
+        tmp_path / "gone.capture.jsonl": gone,
+    }
     assert [(s.rollout_id, s.calls, s.unreadable) for s in summarize_all(store)] == [
         (A, 1, None),
+        ("gone", 0, gone),
         (ODD, 0, reason),
     ]
     with pytest.raises(OSError, match=r"odd\.capture\.jsonl"):

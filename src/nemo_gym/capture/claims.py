@@ -10,7 +10,7 @@ import hashlib
 import logging
 import secrets
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from nemo_gym.capture.layout import Layout
@@ -19,7 +19,7 @@ from nemo_gym.files.forks import OPENING
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claims", "HeldClaim", "claimed_count", "is_claimed", "is_lost"]
+__all__ = ["Claims", "ClaimsSeen", "HeldClaim", "is_claimed", "is_lost", "look_at_claims"]
 
 logger = logging.getLogger(__name__)
 
@@ -200,8 +200,30 @@ def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:
     return _is_held(layout, disk, rollout_id, _UNDER_WAY)
 
 
-def claimed_count(layout: Layout, disk: Disk) -> int:
-    """Return how many rollouts have a call under way, in whatever processes. Raises `OSError`."""
+class ClaimsSeen:
+    """All claims on a directory at one moment, in whatever processes."""
+
+    def __init__(self, held: Collection[tuple[int, int]] = ()) -> None:
+        self._held = frozenset(held)
+
+    def is_claimed(self, rollout_id: RolloutId) -> bool:
+        """Say whether a call of the rollout was under way."""
+        shard, start = _place(rollout_id)
+        return (shard, start + _UNDER_WAY) in self._held
+
+    def is_lost(self, rollout_id: RolloutId) -> bool:
+        """Say whether a row of the rollout was lost and that could not be written down."""
+        shard, start = _place(rollout_id)
+        return (shard, start + _LOST) in self._held
+
+    def claimed_beside(self, rollout_ids: Iterable[RolloutId]) -> int:
+        """Return how many rollouts had a call under way, leaving out those named."""
+        named = {(shard, start + _UNDER_WAY) for shard, start in map(_place, rollout_ids)}
+        return sum(byte % 2 == _UNDER_WAY and (s, byte) not in named for s, byte in self._held)
+
+
+def look_at_claims(layout: Layout, disk: Disk) -> ClaimsSeen:
+    """Return what is claimed. Raises `OSError`."""
     held: set[tuple[int, int]] = set()
     for shard in range(_SHARDS):
         try:
@@ -210,10 +232,10 @@ def claimed_count(layout: Layout, disk: Disk) -> int:
             continue
         try:
             for found in disk.locks.held_ranges(fd, 0, _NOBODYS):
-                held.update((shard, byte) for byte in found if byte % 2 == _UNDER_WAY)
+                held.update((shard, byte) for byte in found)
         finally:
             disk.close(fd)
-    return len(held)
+    return ClaimsSeen(held)
 
 
 def is_lost(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:

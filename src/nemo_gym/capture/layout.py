@@ -66,6 +66,11 @@ class Layout:
         return self.hidden / "writers"
 
     @cached_property
+    def damaged(self) -> Path:
+        """What a repair took out of capture files."""
+        return self.hidden / "damaged"
+
+    @cached_property
     def folders(self) -> tuple[Path, ...]:
         """Every directory, parents first."""
         return (self.directory, self.hidden, self.logs, self.claims, self.marks)
@@ -86,6 +91,11 @@ class Layout:
     def mark(self, rollout_id: RolloutId) -> Path:
         """Return the file that says that the rollout lacks a row."""
         return self.marks / rollout_id
+
+    @staticmethod
+    def looks_like_capture(name: str) -> bool:
+        """Say whether a name ends as those of capture files do."""
+        return name.endswith(_SUFFIX)
 
     @staticmethod
     def parse(name: str) -> CaptureName | None:

@@ -6,8 +6,8 @@ file of its own the rows are joined by `completed_at`, then `model_call_id`.
 
 import math
 import os
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,12 @@ __all__ = [
     "capture_file_at",
     "capture_files",
     "files_of_rollout",
+    "holds_row",
     "load_line",
     "model_call_ids",
     "read_file",
     "read_rollout",
+    "strange_names",
     "writers_are_named",
     "writers_of",
 ]
@@ -54,11 +56,30 @@ class CaptureFile:
     """In bytes; 0 once it was cleared."""
     problem: str | None = None
     """Why it is no file that rows can be in, such as a pipe or a ring of links; None: it is one."""
+    number: int = 0
+    """Of the file in its file system: another one under the same name has another."""
+    changed_ns: int = 0
+    """UTC Unix nanoseconds at which it was last written, cleared or put in its place."""
 
     @property
     def is_cleared(self) -> bool:
         """There are surely no rows in it."""
         return self.size == 0 and self.problem is None
+
+
+ROW_KEYS = frozenset(
+    (
+        *("model_call_id", "dialect", "model_ref", "started_at", "completed_at", "latency_ms"),
+        *("latency_ttft_ms", "status_code", "error_category", "request", "response"),
+        *("request_raw", "response_raw", "response_source", "upstream_attempted"),
+        *("upstream_status_code", "upstream_attempts", "local_response_reason"),
+        *("client_session_id", "client_assistant_message_id", "notes"),
+    )
+)
+"""What a stored line may hold. Others may have written less of it, but not nothing."""
+
+
+_LEADS_NOWHERE = "A link that leads nowhere"
 
 
 class _IdOnly(msgspec.Struct):
@@ -70,15 +91,26 @@ _ID_DECODER = msgspec.json.Decoder(_IdOnly)
 
 def capture_files(layout: Layout) -> Generator[CaptureFile]:
     """Yield every capture file of the directory, in no particular order."""
+    for name in _names(layout):
+        found = capture_file_at(layout.directory / name)
+        if found is not None:
+            yield found
+
+
+def strange_names(layout: Layout) -> list[str]:
+    """Return the names that end as those of capture files do and belong to no rollout."""
+    names = (name for name in _names(layout) if layout.looks_like_capture(name))
+    return sorted(name for name in names if layout.parse(name) is None)
+
+
+def _names(layout: Layout) -> Generator[str]:
     try:
         entries = os.scandir(layout.directory)
     except FileNotFoundError:
         return
     with entries:
         for entry in entries:
-            found = capture_file_at(Path(entry.path))
-            if found is not None:
-                yield found
+            yield entry.name
 
 
 def capture_file_at(path: Path) -> CaptureFile | None:
@@ -89,13 +121,18 @@ def capture_file_at(path: Path) -> CaptureFile | None:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return None
+        if not path.is_symlink():
+            return None
+        return CaptureFile(path, *name, size=0, problem=_LEADS_NOWHERE)
     except OSError as error:
         return CaptureFile(path, *name, size=0, problem=_reason(error))
     problem = not_regular(status.st_mode, path)
     if problem is not None:
         return CaptureFile(path, *name, size=0, problem=_reason(problem))
-    return CaptureFile(path, *name, size=status.st_size)
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    return CaptureFile(
+        path, *name, size=status.st_size, number=status.st_ino, changed_ns=changed_ns
+    )
 
 
 def _reason(error: OSError) -> str:
@@ -145,8 +182,10 @@ def read_rollout(
     return sorted((item for part in parts for item in part), key=_joined_order)
 
 
-def read_file(disk: Disk, path: Path) -> Generator[StoredExchange | Damaged]:
-    """Yield every line of one capture file."""
+def read_file(
+    disk: Disk, path: Path, *, of_rows: bool = True
+) -> Generator[StoredExchange | Damaged]:
+    """Yield every line of one file; `of_rows`: an object that is no stored call is damage."""
     try:
         data = _read_bytes(disk, path)
     except FileNotFoundError:
@@ -157,9 +196,10 @@ def read_file(disk: Disk, path: Path) -> Generator[StoredExchange | Damaged]:
         end = data.find(b"\n", offset)
         torn = end < 0
         end = len(data) if torn else end
-        body = data[offset:end]
-        if body.strip():
-            yield _decode(path, number, offset, body, torn)
+        # With its end: of a file with one line this is no copy.
+        line = data[offset : end + 1]
+        if not line.isspace():
+            yield _decode(line, Damaged(path, number, offset, end - offset, "", torn), of_rows)
         offset = end + 1
 
 
@@ -195,16 +235,22 @@ def _read_bytes(disk: Disk, path: Path) -> bytes:
         disk.close(fd)
 
 
-def _decode(
-    path: Path, number: int, offset: int, body: bytes, torn: bool
-) -> StoredExchange | Damaged:
+def _decode(line: bytes, damaged: Damaged, of_rows: bool) -> StoredExchange | Damaged:
+    """Return the object that a line holds; where it holds none, what is damaged, and how."""
     try:
-        value = load_line(body)
+        value = load_line(line)
     except ValueError as error:
-        return Damaged(path, number, offset, len(body), f"not JSON: {error}", torn=torn)
+        return replace(damaged, reason=f"not JSON: {error}")
     if not isinstance(value, dict):
-        return Damaged(path, number, offset, len(body), "not a JSON object", torn=torn)
+        return replace(damaged, reason="not a JSON object")
+    if of_rows and not holds_row(value):
+        return replace(damaged, reason="none of the keys of a model call")
     return value
+
+
+def holds_row(value: Mapping[str, object]) -> bool:
+    """Say whether an object has anything that a stored call has."""
+    return not ROW_KEYS.isdisjoint(value)
 
 
 def load_line(body: bytes) -> object:

@@ -7,19 +7,21 @@ when the process ends.
 
 import asyncio
 import atexit
+import errno
 import logging
+import resource
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 
-from nemo_gym.capture.claims import Claims, claimed_count, is_claimed, is_lost
+from nemo_gym.capture.claims import Claims, is_claimed, is_lost, look_at_claims
 from nemo_gym.capture.clearing import clear_rollouts
 from nemo_gym.capture.jobs import Job, end_jobs, release
 from nemo_gym.capture.layout import Layout
 from nemo_gym.capture.log import SEGMENT_BYTES
-from nemo_gym.capture.marks import has_mark
+from nemo_gym.capture.marks import has_mark, read_mark
 from nemo_gym.capture.opening import open_writer
 from nemo_gym.capture.reading import (
     CaptureFile,
@@ -31,6 +33,7 @@ from nemo_gym.capture.reading import (
 )
 from nemo_gym.capture.recovery import recover
 from nemo_gym.capture.row import Claim, EndedCall, Row
+from nemo_gym.capture.standing import Standing, look_at
 from nemo_gym.capture.writer import Writer
 from nemo_gym.errors import ConfigMistake
 from nemo_gym.files.disk import Disk, disk_of
@@ -86,7 +89,7 @@ class CaptureStore:
             raise ConfigMistake(
                 f"the capture directory {self.directory} cannot be written: {error}",
                 where=setting,
-                mend="name a directory that this user may create and write",
+                mend=_mend_of(error),
             ) from error
 
     def claim(self, rollout_id: RolloutId) -> Claim:
@@ -183,13 +186,14 @@ class CaptureStore:
         """Say whether any process has a call of the rollout under way."""
         return self._probe(is_claimed, rollout_id)
 
-    def pending_count(self) -> int:
-        """Return how many rollouts have a call under way, those without a row yet among them.
+    def pending_count(self, beside: Iterable[str] = ()) -> int:
+        """Return how many rollouts, `beside` these, have a call under way, with or without rows.
 
         0 where locks, which tell it, do not work.
         """
+        named = list(map(parse_rollout_id, beside))
         try:
-            return claimed_count(self.layout, self._disk)
+            return look_at_claims(self.layout, self._disk).claimed_beside(named)
         except OSError as error:
             if not says_no_locks(error):
                 logger.warning("capture: the claims cannot be read: %r", error)
@@ -200,6 +204,17 @@ class CaptureStore:
         parsed = parse_rollout_id(rollout_id)
         # In this order: a claim that says so is let go only once the mark is there.
         return self._probe(is_lost, parsed) or has_mark(self.layout, parsed)
+
+    def standing(self) -> Standing:
+        """Return which rollouts have calls under way or lack rows: one look for all of them."""
+        return look_at(self.layout, self._disk)
+
+    def why_incomplete(self, rollout_id: str) -> list[str]:
+        """Return why rows of the rollout are missing, as far as that was written down."""
+        try:
+            return read_mark(self.layout, self._disk, parse_rollout_id(rollout_id))
+        except OSError as error:
+            return [f"the reason cannot be read: {error.strerror or error}"]
 
     def forget(self) -> None:
         """In a forked child: close the copies of the parent's descriptors; start from nothing."""
@@ -256,6 +271,18 @@ class CaptureStore:
             # Not known: to say "nothing is coming" could lose a row.
             logger.warning("capture: the claims of %s cannot be read: %r", rollout_id, error)
             return True
+
+
+def _mend_of(error: OSError) -> str:
+    if error.errno == errno.EMFILE:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return (
+            f"raise the limit of open files, which is {limit} here: 'ulimit -n 1024' before the "
+            "start, or what sets it (LimitNOFILE of systemd, --ulimit nofile of docker)"
+        )
+    if error.errno == errno.ENFILE:
+        return "the machine has too many files open: end some programs, or raise fs.file-max"
+    return "name a directory that this user may create and write"
 
 
 @atexit.register

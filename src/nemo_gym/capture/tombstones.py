@@ -78,7 +78,7 @@ def logs_exist(layout: Layout) -> bool:
 def read_tombstones(layout: Layout, disk: Disk) -> set[str]:
     """Return the ids of all rows that are to stay cleared. Raises `OSError`."""
     found: set[str] = set()
-    for item in read_file(disk, layout.tombstones):
+    for item in read_file(disk, layout.tombstones, of_rows=False):
         if not isinstance(item, Damaged):
             found.update(map(str, as_array(item.get("model_call_ids")) or ()))
     return found

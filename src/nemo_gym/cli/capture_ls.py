@@ -58,3 +58,5 @@ def _states(summary: RolloutSummary) -> Iterable[str]:
         yield "incomplete"
     if summary.pending:
         yield "pending"
+    if None in {summary.incomplete, summary.pending}:
+        yield "not known whether complete"

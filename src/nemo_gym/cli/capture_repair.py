@@ -22,15 +22,22 @@ __all__ = ["repair"]
 @capture_dir_option
 @json_option
 def repair(directory: Path | None, *, as_json: bool) -> None:
-    """Move damaged bytes to .nemo_gym/damaged; lose no good row. Exit 1 when a file is left."""
+    """Move damaged bytes to .nemo_gym/damaged; lose no good row. Exit 1 when a file is left.
+
+    What was damaged may have been a row: its rollout stays marked as incomplete.
+    """
     store = open_store(directory)
     done: list[Repaired] = []
     left: list[str] = []
-    for summary in summarize_all(store):
+    standing = store.standing()
+    for summary in summarize_all(store, standing, every_byte=True):
         if summary.unreadable:
             left.append(f"{summary.rollout_id}: cannot be read: {summary.unreadable}")
         elif summary.damaged and summary.pending:
             left.append(f"{summary.rollout_id}: a call is under way; try again when it has ended")
+        elif summary.damaged and summary.pending is None:
+            why = f"it cannot be told whether a call is under way: {standing.problem}"
+            left.append(f"{summary.rollout_id}: left as it was: {why}")
         elif summary.damaged:
             try:
                 done += repair_rollout(store, summary.rollout_id)
@@ -52,7 +59,9 @@ def repair(directory: Path | None, *, as_json: bool) -> None:
 
 def _told(one: Repaired) -> Generator[str]:
     if one.rows_parted:
-        yield f"{counted(one.rows_parted, 'row')} given a line of its own"
+        lines = "a line of its own" if one.rows_parted == 1 else "lines of their own"
+        yield f"{counted(one.rows_parted, 'row')} given {lines}"
     if one.aside is not None:
         size = counted(one.moved_bytes, "byte")
         yield f"{counted(one.moved, 'damaged line')} ({size}) moved to {one.aside}"
+        yield "the rollout is marked as incomplete"

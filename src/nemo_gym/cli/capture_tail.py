@@ -1,8 +1,8 @@
 """`gym capture tail`: model calls as they are captured, one line each."""
 
-import heapq
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import click
@@ -12,9 +12,8 @@ from nemo_gym.cli.capture_times import utc_text
 from nemo_gym.cli.options import example
 from nemo_gym.cli.output import print_stored_line
 from nemo_gym.cli.printable import on_one_line
+from nemo_gym.observability.facts import row_in
 from nemo_gym.observability.follow import Follower, pause_after
-from nemo_gym.observability.raw_lines import row_in
-from nemo_gym.records.exchange import Exchange
 from nemo_gym.records.model_call import ModelCallRecord, build
 from nemo_gym.wire.transcript import response_utterances
 
@@ -31,6 +30,7 @@ _SHOWN = 60
     type=click.IntRange(0),
     default=10,
     show_default=True,
+    metavar="N",
     help="Calls to begin with.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Keep printing calls as they come.")
@@ -42,14 +42,14 @@ _SHOWN = 60
 def tail(directory: Path | None, count: int, *, follow: bool, raw: bool) -> None:
     """Print the last model calls; with -f, the next ones as they come, until Ctrl-C."""
     store = open_store(directory)
-    follower = Follower(store, from_start=True)
-    _print(_last(follower.new_lines(), count), raw=raw)
+    follower = Follower(store)
+    _print(follower.last_lines(count), raw=raw)
     _name_unreadable(follower)
     looked = 0.0
     while follow:
         time.sleep(pause_after(looked))  # no file system tells of all that others write
         began = time.process_time()
-        _print(_with_time(follower.new_lines()), raw=raw)
+        _print(follower.new_lines(), raw=raw)
         _name_unreadable(follower)
         looked = time.process_time() - began
 
@@ -59,18 +59,8 @@ def _name_unreadable(follower: Follower) -> None:
         click.echo(on_one_line(f"{path.name} cannot be read: {reason}"), err=True)
 
 
-def _with_time(lines: Iterable[tuple[str, bytes]]) -> Generator[tuple[float, str, bytes]]:
+def _print(lines: Iterable[tuple[str, bytes]], *, raw: bool) -> None:
     for rollout_id, line in lines:
-        completed = Exchange.of(row_in(line) or {}).completed_at
-        yield completed or 0.0, rollout_id, line
-
-
-def _last(lines: Iterable[tuple[str, bytes]], count: int) -> list[tuple[float, str, bytes]]:
-    return sorted(heapq.nlargest(count, _with_time(lines)))
-
-
-def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
-    for _, rollout_id, line in lines:
         if raw:
             print_stored_line(line)
             continue
@@ -80,7 +70,8 @@ def _print(lines: Iterable[tuple[float, str, bytes]], *, raw: bool) -> None:
 
 
 def _line(record: ModelCallRecord) -> str:
-    said = " ".join(u.text for u in response_utterances(record.response or {})).replace("\n", " ")
+    texts = (u.text[: _SHOWN + 1] for u in response_utterances(record.response or {}))
+    said = " ".join(islice(texts, _SHOWN)).replace("\n", " ")
     known = [
         utc_text(record.completed_at, "%H:%M:%SZ") or "--:--:--Z",
         record.dialect or "?",

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import click
 
+from nemo_gym.capture.reading import strange_names
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.options import example, json_option
 from nemo_gym.cli.output import print_json
 from nemo_gym.cli.printable import on_one_line
-from nemo_gym.observability.raw_lines import raw_lines
-from nemo_gym.observability.summaries import is_row, summarize_all
+from nemo_gym.observability.missing import why_incomplete
+from nemo_gym.observability.raw_lines import is_row, raw_lines
+from nemo_gym.observability.summaries import RolloutSummary, summarize_all
 
 __all__ = ["verify"]
 
@@ -22,9 +24,9 @@ __all__ = ["verify"]
 @dataclass(frozen=True, slots=True)
 class _Finding:
     rollout_id: str | None
-    """None: not known."""
+    """None: not known, or it is about none."""
     kind: str
-    """`damaged`, `unreadable`, `incomplete` or `pending`."""
+    """`damaged`, `unreadable`, `incomplete`, `pending`, `unknown` or `stray`."""
     detail: str
 
 
@@ -34,35 +36,56 @@ class _Finding:
 def verify(directory: Path | None, *, as_json: bool) -> None:
     """Check every rollout for damaged or missing rows and calls under way; exit 1 if any."""
     store = open_store(directory)
-    rollouts, calls = 0, 0
+    calls = 0
+    rollouts: list[str] = []
     findings: list[_Finding] = []
-    for summary in summarize_all(store):
-        rollouts += 1
+    standing = store.standing()
+    for summary in summarize_all(store, standing, every_byte=True):
+        rollouts.append(summary.rollout_id)
         calls += summary.calls
-        if summary.unreadable:
-            findings.append(_Finding(summary.rollout_id, "unreadable", summary.unreadable))
-        elif summary.damaged:
-            findings += _damaged(store, summary.rollout_id)
-        if summary.incomplete:
-            findings.append(_Finding(summary.rollout_id, "incomplete", "a row is missing"))
-        if summary.pending:
-            findings.append(_Finding(summary.rollout_id, "pending", "a call is under way"))
-    # Asked last: a rollout whose first call came meanwhile has no file to be found by.
-    unseen = store.pending_count() - sum(finding.kind == "pending" for finding in findings)
-    if unseen > 0:
-        what = f"calls are under way in {counted(unseen, 'more rollout')}"
-        findings.append(_Finding(None, "pending", what))
+        findings += _findings(store, summary)
+    findings += _of_the_directory(store, standing.problem, rollouts)
     if as_json:
         found = [asdict(finding) for finding in findings]
-        print_json({"rollouts": rollouts, "calls": calls, "findings": found})
+        print_json({"rollouts": len(rollouts), "calls": calls, "findings": found})
     else:
         for finding in findings:
             of = "" if finding.rollout_id is None else f"{finding.rollout_id}: "
             click.echo(on_one_line(f"{of}{finding.kind}: {finding.detail}"))
         verdict = counted(len(findings), "finding") if findings else "all whole"
-        what = f"{counted(rollouts, 'rollout')}, {counted(calls, 'call')}"
+        what = f"{counted(len(rollouts), 'rollout')}, {counted(calls, 'call')}"
         click.echo(on_one_line(f"{what} in {store.directory}: {verdict}"))
     sys.exit(1 if findings else 0)
+
+
+def _findings(store: CaptureStore, summary: RolloutSummary) -> Generator[_Finding]:
+    """Yield what is wrong with one rollout."""
+    rollout_id = summary.rollout_id
+    if summary.unreadable:
+        yield _Finding(rollout_id, "unreadable", summary.unreadable)
+    elif summary.damaged:
+        yield from _damaged(store, rollout_id)
+    if summary.incomplete:
+        yield _Finding(rollout_id, "incomplete", "; ".join(why_incomplete(store, rollout_id)))
+    if summary.pending:
+        yield _Finding(rollout_id, "pending", "a call is under way")
+
+
+def _of_the_directory(
+    store: CaptureStore, problem: str | None, rollouts: list[str]
+) -> Generator[_Finding]:
+    """Yield what is wrong and belongs to none of these rollouts."""
+    for name in strange_names(store.layout):
+        yield _Finding(None, "stray", f"{name}: its name is no rollout id, so nobody reads it")
+    if problem is not None:
+        what = f"whether calls are under way or rows are missing cannot be told: {problem}"
+        yield _Finding(None, "unknown", what)
+        return
+    # Asked last: a rollout whose first call came meanwhile has no file to be found by.
+    unseen = store.pending_count(beside=rollouts)
+    if unseen > 0:
+        what = f"calls are under way in {counted(unseen, 'more rollout')}"
+        yield _Finding(None, "pending", what)
 
 
 def _damaged(store: CaptureStore, rollout_id: str) -> Generator[_Finding]:

@@ -16,6 +16,7 @@ __all__ = [
     "byte_now",
     "collapse_pages",
     "control_now",
+    "find_bytes",
     "size_and_links_now",
     "sync_file_system",
     "write_back",
@@ -94,6 +95,33 @@ def size_and_links_now(fd: int) -> tuple[int, int] | None:
         return None
     links, size = _STATX.unpack(found)
     return size, links
+
+
+def find_bytes(data: bytes, wanted: bytes, start: int, end: int) -> int:
+    """Do as `data.find(wanted, start, end)` in half its time, where the library can."""
+    call = _memmem()
+    if call is None:  # pragma: no cover - Windows
+        return data.find(wanted, start, end)
+    address = _address_of(data)
+    found = call(address + start, max(0, end - start), wanted, len(wanted))
+    return found - address if found else -1
+
+
+def _address_of(data: bytes) -> int:
+    import ctypes  # noqa: PLC0415 - as below
+
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+
+@lru_cache(maxsize=1)
+def _memmem() -> Any:
+    import ctypes  # noqa: PLC0415 - as below
+
+    call = getattr(ctypes.PyDLL(None), "memmem", None)
+    if call is not None:
+        call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+        call.restype = ctypes.c_void_p
+    return call
 
 
 @lru_cache(maxsize=8)

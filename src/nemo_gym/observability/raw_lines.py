@@ -4,15 +4,15 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_gym.capture.reading import files_of_rollout, load_line
+from nemo_gym.capture.reading import files_of_rollout
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.files.append import read_locked
 from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import parse_rollout_id
-from nemo_gym.wire.json import as_object
+from nemo_gym.observability.facts import facts_of
 
-__all__ = ["RawLine", "lines_in", "lines_of_files", "raw_lines", "read_bytes", "row_in"]
+__all__ = ["RawLine", "is_row", "lines_in", "lines_of_files", "raw_lines", "read_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,9 @@ def read_bytes(path: Path, disk: Disk = REAL_DISK) -> bytes:
         disk.close(fd)
 
 
-def row_in(body: bytes) -> dict[str, object] | None:
-    """Return the row that a line holds, as every reader of rollouts has it; None: it holds none."""
-    try:
-        return as_object(load_line(body))
-    except ValueError:
-        return None
+def is_row(line: RawLine) -> bool:
+    """Say whether a line is a whole row: a JSON object, with its end or, at the last, without."""
+    return facts_of(line.body) is not None
 
 
 def lines_in(path: Path, data: bytes) -> Generator[RawLine]:

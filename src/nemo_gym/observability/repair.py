@@ -4,21 +4,24 @@ That holds for rows that share a line with others or with damage, too: each gets
 
 The file is written anew beside the old one and takes its name while the old one is locked. A
 server that holds the old file sees that it is gone at its next append and opens the new one.
+
+What is moved aside may have been a row, so the rollout is marked as lacking one.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.marks import write_mark
 from nemo_gym.capture.reading import files_of_rollout
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.files.append import read_locked
 from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.files.replace import replace_file
-from nemo_gym.ids import parse_rollout_id
-from nemo_gym.observability.raw_lines import RawLine, lines_in
+from nemo_gym.ids import RolloutId, parse_rollout_id
+from nemo_gym.observability.raw_lines import RawLine, is_row, lines_in
 from nemo_gym.observability.salvage import rows_within
-from nemo_gym.observability.summaries import is_row
 
 __all__ = ["Repaired", "repair_rollout"]
 
@@ -42,12 +45,13 @@ def repair_rollout(store: CaptureStore, rollout_id: str, disk: Disk = REAL_DISK)
 
     A rollout with a call under way should be left alone: its last line may only be unfinished.
     """
-    files = files_of_rollout(store.layout, parse_rollout_id(rollout_id))
-    found = (_repair_file(path, store.layout.hidden / "damaged", disk) for path in files)
+    parsed = parse_rollout_id(rollout_id)
+    files = files_of_rollout(store.layout, parsed)
+    found = (_repair_file(path, store.layout, parsed, disk) for path in files)
     return [repaired for repaired in found if repaired is not None]
 
 
-def _repair_file(path: Path, folder: Path, disk: Disk) -> Repaired | None:
+def _repair_file(path: Path, layout: Layout, rollout_id: RolloutId, disk: Disk) -> Repaired | None:
     fd = disk.open_append(path)
     try:
         try:
@@ -59,14 +63,25 @@ def _repair_file(path: Path, folder: Path, disk: Disk) -> Repaired | None:
         if all(map(is_row, lines)):
             return None
         good, bad = _parted(lines)
-        aside = _move_aside(bad, folder, path, disk) if bad else None
-        # Only once the damaged bytes are safe elsewhere does the file lose them.
-        replace_file(path, b"".join(row + b"\n" for row in good), disk=disk)
+        aside = _move_aside(bad, layout.damaged, path, disk) if bad else None
         parted = len(good) - sum(map(is_row, lines))
-        return Repaired(path, len(bad), sum(map(len, bad)), aside, parted)
+        done = Repaired(path, len(bad), sum(map(len, bad)), aside, parted)
+        # Only once the damaged bytes are safe elsewhere, and are told of, does the file lose them.
+        if aside is not None:
+            write_mark(layout, disk, rollout_id, _why_marked(done, aside.relative_to(path.parent)))
+        replace_file(path, b"".join(row + b"\n" for row in good), disk=disk)
+        return done
     finally:
         # Closing lets go of the lock.
         disk.close(fd)
+
+
+def _why_marked(done: Repaired, aside: Path) -> str:
+    pieces = f"{done.moved} damaged {'line' if done.moved == 1 else 'lines'}"
+    return (
+        f"a row may be missing: a repair moved {pieces} "
+        f"({done.moved_bytes} bytes) of {done.path.name} to {aside}"
+    )
 
 
 def _parted(lines: list[RawLine]) -> tuple[list[bytes], list[bytes]]:

@@ -1,28 +1,23 @@
 """A capture directory at a glance: rollouts in, one small summary each out; payloads stay on disk.
 
 Only the few fields that a summary needs are decoded, so thousands of rollouts cost little, and one
-file is held at a time.
+piece of a file is held at a time.
 """
 
-import math
 import re
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from nemo_gym.capture.marks import marked_rollouts
-from nemo_gym.capture.reading import files_of_rollout
+from nemo_gym.capture.reading import CaptureFile, capture_file_at, files_of_rollout
+from nemo_gym.capture.standing import Standing
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.ids import parse_rollout_id
-from nemo_gym.observability.raw_lines import RawLine, lines_of_files, row_in
-from nemo_gym.records.exchange import Exchange
-from nemo_gym.wire.json import as_object
-from nemo_gym.wire.usage import TokenStats, token_stats, usage_of
+from nemo_gym.files.disk import REAL_DISK, Disk
+from nemo_gym.ids import RolloutId, parse_rollout_id
+from nemo_gym.observability.facts import Facts, facts_of, glance
+from nemo_gym.observability.pieces import Piece, pieces_behind, reading
 
-__all__ = ["RolloutSummary", "is_row", "summarize", "summarize_all"]
+__all__ = ["RolloutSummary", "summarize", "summarize_all"]
 
 
 @dataclass(slots=True)
@@ -38,10 +33,10 @@ class RolloutSummary:
     """Calls by error category."""
     damaged: int = 0
     """Lines that cannot be read."""
-    incomplete: bool = False
-    """A row is known to be missing."""
-    pending: bool = False
-    """A call is under way."""
+    incomplete: bool | None = False
+    """A row is known to be missing; None: that cannot be told."""
+    pending: bool | None = False
+    """A call is under way; None: that cannot be told."""
     unreadable: str | None = None
     """Why a file of it cannot be read; None: every one can. What follows in it is not counted."""
     completed_at: float | None = None
@@ -49,124 +44,117 @@ class RolloutSummary:
     size_bytes: int = 0
 
 
-class _Response(msgspec.Struct):
-    usage: Any = None
-    x_groq: Any = None
-
-
-class _Row(msgspec.Struct):
-    dialect: str | None = None
-    error_category: str | None = None
-    completed_at: float | None = None
-    response: _Response | None = None
-
-
-class _WithUsage(msgspec.Struct):
-    usage: Any = None
-
-
-class _Answer(msgspec.Struct):
-    choices: list[_WithUsage] = []
-
-
-class _Choices(msgspec.Struct):
-    response: _Answer
-
-
-_DECODER = msgspec.json.Decoder(_Row)
-_CHOICES_DECODER = msgspec.json.Decoder(_Choices)
 _NUMBER = re.compile(r"(\d+)")
 
 
-def summarize_all(store: CaptureStore) -> Generator[RolloutSummary]:
-    """Yield a summary of every rollout that has rows or is known to lack one, in natural order."""
-    files: dict[str, list[Path]] = {name: [] for name in marked_rollouts(store.layout)}
+def summarize_all(
+    store: CaptureStore, standing: Standing | None = None, *, every_byte: bool = False
+) -> Generator[RolloutSummary]:
+    """Yield a summary of every rollout that has rows or is known to lack one, in natural order.
+
+    `every_byte`: the requests of long rows are looked into, too.
+    """
+    standing = standing or store.standing()
+    files: dict[RolloutId, list[CaptureFile]] = {name: [] for name in standing.marked or ()}
     for file in store.files():
         if not file.is_cleared:
-            files.setdefault(file.rollout_id, []).append(file.path)
+            files.setdefault(file.rollout_id, []).append(file)
     for rollout_id in sorted(files, key=_natural):
-        yield _summary(store, rollout_id, sorted(files[rollout_id]))
+        ordered = sorted(files[rollout_id], key=lambda file: file.path)
+        yield _Summing(store, standing, rollout_id, every_byte).of(ordered)
 
 
 def summarize(store: CaptureStore, rollout_id: str) -> RolloutSummary:
     """Return the summary of one rollout; raises `InvalidRolloutId`."""
-    files = files_of_rollout(store.layout, parse_rollout_id(rollout_id))
-    return _summary(store, rollout_id, files)
+    parsed = parse_rollout_id(rollout_id)
+    found = map(capture_file_at, files_of_rollout(store.layout, parsed))
+    files = [file for file in found if file is not None]
+    return _Summing(store, store.standing(), parsed, every_byte=True).of(files)
 
 
-def _summary(store: CaptureStore, rollout_id: str, files: Iterable[Path]) -> RolloutSummary:
-    summary = RolloutSummary(rollout_id)
-    summary.pending = store.is_pending(rollout_id)
-    summary.incomplete = store.is_incomplete(rollout_id)
-    try:
-        for line in lines_of_files(files):
-            summary.size_bytes += len(line.body) + line.ended
-            _add(summary, line)
-    except OSError as error:
-        summary.unreadable = error.strerror or str(error)
-    return summary
+class _Summing:
+    """One rollout that is being summed up."""
 
+    def __init__(
+        self, store: CaptureStore, standing: Standing, rollout_id: RolloutId, every_byte: bool
+    ) -> None:
+        self._store = store
+        self._standing = standing
+        self._rollout_id = rollout_id
+        self._every_byte = every_byte
+        self._sum = RolloutSummary(rollout_id)
 
-def is_row(line: RawLine) -> bool:
-    """Say whether a line is a whole row: a JSON object, with its end or, at the last, without."""
-    return _decoded(line.body) is not None
+    def of(self, files: Iterable[CaptureFile], disk: Disk = REAL_DISK) -> RolloutSummary:
+        """Return the summary of the rollout, which has these files."""
+        files = list(files)
+        while not self._add_files(files, disk):
+            pass
+        self._sum.pending = self._standing.is_pending(self._rollout_id)
+        self._sum.incomplete = self._standing.is_incomplete(self._rollout_id)
+        return self._sum
 
+    def _add_files(self, files: list[CaptureFile], disk: Disk) -> bool:
+        """Sum up from nothing; False: a file was cleared meanwhile."""
+        self._sum = RolloutSummary(self._rollout_id)
+        for file in files:
+            if file.problem is not None:
+                self._sum.unreadable = file.problem
+                continue
+            try:
+                if not self._add_file(file.path, disk):
+                    return False
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._sum.unreadable = error.strerror or str(error)
+        return True
 
-def _add(summary: RolloutSummary, line: RawLine) -> None:
-    row = _decoded(line.body)
-    if row is None:
-        # Without its end under a live claim it is "not yet", not damage.
-        summary.damaged += 0 if summary.pending and not line.ended else 1
-        return
-    summary.calls += 1
-    if row.error_category is not None:
-        known = summary.errors.get(row.error_category, 0)
-        summary.errors[row.error_category] = known + 1
-    if row.completed_at is not None:
-        summary.completed_at = max(summary.completed_at or 0.0, row.completed_at)
-    if row.response is not None:
-        tokens = _tokens(row.response, row.dialect, line.body)
-        summary.tokens_in = _sum(summary.tokens_in, tokens.tokens_in)
-        summary.tokens_out = _sum(summary.tokens_out, tokens.tokens_out)
+    def _add_file(self, path: Path, disk: Disk) -> bool:
+        with reading(path, disk) as fd:
+            for piece in pieces_behind(disk, fd):
+                if piece.anew:
+                    return False
+                self._add_piece(piece)
+        return True
 
+    def _add_piece(self, piece: Piece) -> None:
+        data, start = piece.data, 0
+        self._sum.size_bytes += len(data)
+        while start < len(data):
+            end = data.find(b"\n", start)
+            ended = end >= 0
+            end = end if ended else len(data)
+            if data[start : start + 1] == b"{" or data[start:end].strip():
+                self._add(data, start, end, ended)
+            start = end + 1
 
-def _tokens(response: _Response, dialect: str | None, body: bytes) -> TokenStats:
-    usage = usage_of({"usage": response.usage, "x_groq": response.x_groq})
-    if usage is None:
-        # Seldom are they in a choice; reading every choice would double the cost of a listing.
-        usage = _usage_in_choices(body)
-    return token_stats(usage, dialect)
+    def _add(self, data: bytes, start: int, end: int, ended: bool) -> None:
+        if self._every_byte:
+            line = data[start:end]
+            row = facts_of(line)
+        else:
+            row, line = glance(data, start, end)
+        if row is not None:
+            self._count(row, line)
+        elif ended or self._standing.claims is None or not self._is_pending_now():
+            # Without its end under a live claim it is "not yet", not damage.
+            self._sum.damaged += 1
 
+    def _is_pending_now(self) -> bool:
+        return self._store.is_pending(self._rollout_id)
 
-def _usage_in_choices(body: bytes) -> object:
-    try:
-        choices = _CHOICES_DECODER.decode(body).response.choices
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return usage_of(as_object((row_in(body) or {}).get("response")) or {})
-    return usage_of({"choices": [{"usage": choice.usage} for choice in choices]})
-
-
-def _decoded(body: bytes) -> _Row | None:
-    try:
-        if not body.isascii():
-            body.decode()  # the decoder does not look into what it skips
-        return _DECODER.decode(body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        # A field of another type than expected, or JSON that only a lenient decoder takes.
-        row = row_in(body)
-        return None if row is None else _as_far_as_known(row)
-
-
-def _as_far_as_known(row: dict[str, object]) -> _Row:
-    """Return what is of its type in a row; the whole of it was decoded for that."""
-    call = Exchange.of(row)
-    completed = call.completed_at
-    return _Row(
-        call.dialect,
-        call.error_category,
-        completed if completed is not None and math.isfinite(completed) else None,
-        None if call.response is None else _Response(usage_of(call.response)),
-    )
+    def _count(self, row: Facts, line: bytes) -> None:
+        found = self._sum
+        found.calls += 1
+        if row.error_category is not None:
+            known = found.errors.get(row.error_category, 0)
+            found.errors[row.error_category] = known + 1
+        if row.completed_at is not None:
+            found.completed_at = max(found.completed_at or 0.0, row.completed_at)
+        if row.response is not None:
+            tokens = row.tokens(line)
+            found.tokens_in = _sum(found.tokens_in, tokens.tokens_in)
+            found.tokens_out = _sum(found.tokens_out, tokens.tokens_out)
 
 
 def _sum(total: int | None, value: int | None) -> int | None:
