@@ -201,8 +201,16 @@ async def test_repair_moves_damage_aside_and_loses_no_good_row(captured: Path) -
     repaired = _gym("repair", "--dir", str(captured), cwd=captured.parent)
     after = _gym("verify", "--dir", str(captured), cwd=captured.parent)
 
-    assert (found.returncode, repaired.returncode, after.returncode) == (1, 0, 0)
+    listed = _gym("ls", "--dir", str(captured), cwd=captured.parent)
+    shown = _gym("show", "all-others", "--dir", str(captured), cwd=captured.parent)
+
+    assert (found.returncode, repaired.returncode, after.returncode) == (1, 0, 1)
     assert found.stdout.count("damaged:") == 2
+    aside_name = ".nemo_gym/damaged/all-others.capture.jsonl.0"
+    told = f"2 damaged lines (28 bytes) of all-others.capture.jsonl to {aside_name}"
+    for said in (after, shown):
+        assert f"incomplete: a row may be missing: a repair moved {told}" in said.stdout
+    assert "incomplete" in listed.stdout
     assert found.stdout.endswith(": 2 findings\n")
     assert path.read_bytes() == first + second
     (aside,) = (captured / ".nemo_gym" / "damaged").iterdir()

@@ -13,10 +13,11 @@ from nemo_gym.cli.capture_dir import capture_dir_option, open_store
 from nemo_gym.cli.counted import counted
 from nemo_gym.cli.json_text import json_text
 from nemo_gym.cli.options import example, json_option
-from nemo_gym.cli.output import print_json, print_stored_line
+from nemo_gym.cli.output import print_json, print_stored_line, wants_colour
 from nemo_gym.cli.printable import on_one_line, printable
 from nemo_gym.errors import UserMistake
 from nemo_gym.files.jsonl import Damaged
+from nemo_gym.observability.missing import why_incomplete
 from nemo_gym.observability.raw_lines import raw_lines
 from nemo_gym.records.model_call import ModelCallRecord, build
 from nemo_gym.records.retries import superseded_calls
@@ -62,7 +63,7 @@ def show(rollout: str, directory: Path | None, *, as_json: bool, raw: bool) -> N
         print_json([_plain(call) for call in calls])
         return
     for text in _conversation(store, rollout, calls):
-        click.echo(text)
+        click.echo(text, color=wants_colour())
 
 
 def _unreadable(rollout: str, error: OSError, directory: Path) -> UserMistake:
@@ -118,7 +119,8 @@ def _conversation(
         asked = request_utterances(record.request or {})
         shown = _common(before, asked)
         if shown:
-            yield click.style(f"   ({shown} earlier messages as in the calls before)", dim=True)
+            earlier = counted(shown, "earlier message")
+            yield click.style(f"   ({earlier} as in the calls before)", dim=True)
         answered = response_utterances(record.response or {})
         for utterance in (*asked[shown:], *answered):
             yield from _lines(utterance)
@@ -130,7 +132,8 @@ def _conversation(
     if store.is_pending(rollout):
         yield click.style("-- a call of this rollout is under way", fg="yellow")
     if store.is_incomplete(rollout):
-        yield click.style("-- a call of this rollout is known to be missing", fg="red")
+        why = why_incomplete(store, rollout)
+        yield from (_styled(f"-- incomplete: {reason}", fg="red") for reason in why)
 
 
 def _headline(record: ModelCallRecord, tried_again_as: int | None) -> str:

@@ -38,6 +38,14 @@ gym = click.version_option(nemo_gym.__version__, prog_name="gym", message="%(pro
     LazyGroup("gym", _HELP, COMMANDS)
 )
 
+_PLAIN_WORDS = {
+    "integer range": "whole number",
+    "integer": "whole number",
+    "float range": "number",
+    "float": "number",
+}
+"""What click calls what it wants, and what a user calls it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and end the process with its exit code."""
@@ -82,7 +90,10 @@ def _as_mistake(error: click.UsageError) -> UserMistake:
     """Return a command line that click refuses in the form of every other mistake."""
     command = error.ctx.command_path if error.ctx else "gym"
     mend = f"'{command} --help' shows what it takes"
-    return UserMistake(error.format_message(), where=command, mend=mend)
+    said = error.format_message()
+    for of_click, plain in _PLAIN_WORDS.items():
+        said = said.replace(f"is not a valid {of_click}.", f"is not a {plain}.")
+    return UserMistake(said, where=command, mend=mend)
 
 
 def _said_of(error: Exception, arguments: list[str]) -> int:

@@ -11,7 +11,13 @@ import click
 from nemo_gym.cli.json_text import json_text
 from nemo_gym.cli.printable import on_one_line, printable_json
 
-__all__ = ["for_whoever_reads", "print_json", "print_stored_line", "print_table"]
+__all__ = [
+    "for_whoever_reads",
+    "print_json",
+    "print_stored_line",
+    "print_table",
+    "wants_colour",
+]
 
 _NARROWEST_DRAWN = 60
 """Columns of a terminal below which a drawn table would be letters under each other."""
@@ -24,6 +30,15 @@ def for_whoever_reads() -> Generator[None]:
         yield
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def wants_colour() -> bool | None:
+    """Say whether text may be coloured, as `click.echo` takes it; None: where it goes decides.
+
+    False where the user says so (no-color.org), or the terminal can do no more than text.
+    """
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return False if is_plain else None
 
 
 def print_json(value: object, *, indent: int | None = 2) -> None:
