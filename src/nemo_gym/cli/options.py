@@ -12,7 +12,6 @@ from typing import Any
 
 import click
 
-from nemo_gym.config.load import ConfigRequest
 from nemo_gym.errors import ConfigMistake, UserMistake
 
 __all__ = [
@@ -108,6 +107,9 @@ def config_options(function: Function) -> Function:
 
     @functools.wraps(function)
     def with_request(**given: Any) -> Any:
+        # Commands without a configuration use this module, too, and start in half the time.
+        from nemo_gym.config.load import ConfigRequest
+
         asked = {name: given.pop(name) for name in _REQUEST_FIELDS}
         return function(request=ConfigRequest(**asked, telemetry_mistakes=_mistakes), **given)
 
