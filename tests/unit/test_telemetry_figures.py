@@ -259,7 +259,7 @@ def test_no_process_is_a_view_of_nothing() -> None:
 def test_every_figure_of_a_diagnosis_comes_from_the_snapshots() -> None:
     calls = HistogramReading((1.0, 2.0, 4.0), (0, 0, 10, 0), 30.0)
     busy = replace(LOOP, gc_paused_ms=1.0, cpu_s=1.0, cpu_wait_s=1.0, machine_busy_s=1.0)
-    busy = replace(busy, tree_used_s=1.0)
+    busy = replace(busy, tree_used_s=1.0, lag_held_share=0.1)
     driver = replace(ROLLOUTS, waited_s=61.0, active_s=39.0, most_active=10, ran_s=10.0)
     driver = replace(driver, writing_s=1.0)
     model = replace(MODEL, calls=10, duration=calls, retried_s=1.0, retries=1, local_slots=2)

@@ -67,6 +67,8 @@ class Figures:
     """Of the same process, the longest left out: one long pause makes a p99, but no mean."""
     loop_share: float | None = None
     """Of the time that rollouts ran, or else calls took, the part that this lag may have taken."""
+    loop_held_share: float | None = None
+    """Of the wall time, the part in which something held the loop of the same process."""
     loop_lag_of: str | None = None
     """That process, with the servers in it."""
     gc_share: float | None = None
@@ -118,7 +120,8 @@ def diagnose(figures: Figures) -> Diagnosis:
     """Return the first rule that holds, the ones that waste work before the ones that wait."""
     for rule in _RULES:
         if rule.holds(figures):
-            return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), rule.advice)
+            advice = f"{rule.advice}{_besides(figures, rule)}"
+            return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), advice)
     shown = tuple(name for name in _PHRASES if name not in _UNTOLD and _tells(figures, name))
     unseen = figures.loop_lag_p99_ms is None and figures.cpu_share is None
     advice = "nothing stands out in the counts" if unseen else "nothing stands out"
@@ -158,8 +161,25 @@ def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _where(figures: Figures) -> str:
-    late = _least("loop_lag_p99_ms", _LATE_MS)(figures)
-    return f" in {figures.loop_lag_of}" if late and figures.loop_lag_of else ""
+    if not _late(figures):
+        return ""
+    held = figures.loop_held_share
+    where = f" in {figures.loop_lag_of}" if figures.loop_lag_of else ""
+    return where if held is None else f"{where}, held {_percent(held)} of the time"
+
+
+def _besides(figures: Figures, rule: _Rule) -> str:
+    """Return the end of an advice that shows a late loop as evidence and is not about it."""
+    held = figures.loop_held_share
+    single = held is not None and held < _OFTEN
+    if rule.bottleneck not in _WAITING_FOR_OTHERS or single or not _late(figures):
+        return ""
+    of = figures.loop_lag_of or "one process"
+    return f"; besides, something blocks the event loop of {of}, which more concurrency waits for"
+
+
+def _late(figures: Figures) -> bool:
+    return _least("loop_lag_p99_ms", _LATE_MS)(figures)
 
 
 def _mostly(figures: Figures) -> str:
@@ -187,6 +207,12 @@ _LEAST_SHARE = 0.01
 _LATE_MS = 50
 _LARGE = 0.25
 """Part of the time that is worth a word, where nothing else takes more."""
+_HELD = 0.7
+"""A loop that is held for so much of the time has no room for as much again, whoever else waits."""
+_OFTEN = 0.05
+"""Less than that of the time is a pause or two."""
+_WAITING_FOR_OTHERS = ("admission", "provider", "outside_calls")
+"""Bottlenecks that a late loop is no part of, and makes worse."""
 _PHRASES: dict[str, Callable[[float], str]] = {
     "admission_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time for admission",
     "active": lambda v: f"{v:.0f} active",
@@ -236,7 +262,9 @@ def _filled(figures: Figures) -> bool:
 
 
 def _slow_loop(figures: Figures) -> bool:
-    late = _least("loop_lag_p99_ms", _LATE_MS)(figures) and _least("loop_lag_mean_ms", 10)(figures)
+    late = _late(figures) and _least("loop_lag_mean_ms", 10)(figures)
+    if late and _least("loop_held_share", _HELD)(figures):
+        return True
     lost = figures.loop_share
     if not late or lost is None:
         return late

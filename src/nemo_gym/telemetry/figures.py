@@ -139,6 +139,8 @@ class LoopFigures:
     """How long the process has been observed."""
     tree_used_s: float | None = None
     """Of all cores, the time that the process and all it started have used; in `machine_busy_s`."""
+    lag_held_share: float | None = None
+    """Of the samples of the last 20 s, those that found the loop held."""
     lag: HistogramReading = NO_LAGS
     """Milliseconds of every sample since telemetry began."""
 
@@ -269,6 +271,7 @@ def _loop() -> LoopFigures | None:
         threads=threads,
         observed_s=monotonic() - observed.began_at,
         tree_used_s=used_by_tree_s(),
+        lag_held_share=recent.held_share,
         lag=observed.lags.read(),
     )
 

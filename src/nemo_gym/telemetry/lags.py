@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from nemo_gym.telemetry.live import LIVE_DURATION_BOUNDARIES_MS
 from nemo_gym.telemetry.series import HistogramReading, PlainHistogram
 
-__all__ = ["NO_LAGS", "Lag", "Lags", "lag_of", "lag_of_samples"]
+__all__ = ["HELD_MS", "NO_LAGS", "Lag", "Lags", "lag_of", "lag_of_samples"]
 
 NO_LAGS = HistogramReading((), (0,), 0.0)
 """No sample was taken."""
+HELD_MS = 5.0
+"""A loop that is later than this was held; an idle one is late by a millisecond or two."""
 _KEPT = 512
 
 
@@ -26,6 +28,11 @@ class Lag:
     p99_ms: float | None = None
     mean_ms: float | None = None
     """The longest left out, so that a single pause makes none."""
+    held_share: float | None = None
+    """Of the time, the part in which something held the loop, for longer than `HELD_MS`.
+
+    Samples are taken at random instants, so their share is that of the time, on average.
+    """
 
 
 class Lags:
@@ -54,7 +61,8 @@ def lag_of(samples: HistogramReading) -> Lag:
     if longest is None:
         return Lag()
     mean = max(0.0, samples.total - longest) / rest if rest > 0 else None
-    return Lag(samples.quantile(0.5), samples.quantile(0.99), mean)
+    held = samples.above(HELD_MS) / samples.count
+    return Lag(samples.quantile(0.5), samples.quantile(0.99), mean, held)
 
 
 def lag_of_samples(samples: Sequence[float]) -> Lag:
@@ -64,7 +72,8 @@ def lag_of_samples(samples: Sequence[float]) -> Lag:
         return Lag()
     rest = ordered[:-1]
     mean = sum(rest) / len(rest) if rest else None
-    return Lag(_quantile(ordered, 0.5), _quantile(ordered, 0.99), mean)
+    held = sum(lag_ms > HELD_MS for lag_ms in ordered) / len(ordered)
+    return Lag(_quantile(ordered, 0.5), _quantile(ordered, 0.99), mean, held)
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float:

@@ -20,6 +20,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from random import random
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -69,6 +70,7 @@ from nemo_gym.telemetry.names import (
     ROLLOUT_TURNS_INSTRUMENT,
 )
 from nemo_gym.telemetry.readings import PROCESS_AND_REQUESTS
+from nemo_gym.telemetry.sampling import instants
 from nemo_gym.telemetry.together import TogetherOf, together
 
 __all__ = [
@@ -124,6 +126,8 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _MAX_BUFFERED_GC_PAUSES = 10000
+_MOST_MISSED = 1000
+"""Of a loop that was held for longer than so many intervals, the last ones are counted."""
 _PROCESS_LOCK = threading.Lock()
 _PROCESS_OBSERVER: "_ProcessObserver | None" = None
 _ACTIVE_LOOPS = 0
@@ -302,14 +306,23 @@ async def _stop(sampler: "asyncio.Task[None] | None") -> None:
 
 
 async def _sample(
-    state: _ProcessObserver, interval_seconds: float, loop_name: str, count_tasks: bool
+    state: _ProcessObserver,
+    interval_seconds: float,
+    loop_name: str,
+    count_tasks: bool,
+    draw: Callable[[], float] = random,
 ) -> None:
     """Once an interval, record how late this coroutine woke up, and what waits to be recorded."""
     attributes = {EVENT_LOOP_ATTRIBUTE: loop_name}
-    while True:
-        due = perf_counter() + interval_seconds
-        await asyncio.sleep(interval_seconds)
-        lag_ms = max(0.0, (perf_counter() - due) * 1000)
+    loop = asyncio.get_running_loop()
+    for due in instants(loop.time(), interval_seconds, draw):
+        early = due - loop.time()
+        if early > 0:
+            await asyncio.sleep(early)
+        lag_s = max(0.0, loop.time() - due)
+        if lag_s > _MOST_MISSED * interval_seconds:
+            continue
+        lag_ms = lag_s * 1000
         if _speaks_for_its_loop(state):
             state.lags.record(lag_ms)
         if not _speaks_for_its_loop(state, loop_name):

@@ -137,6 +137,7 @@ def _with_processes(figures: Figures, window: Window) -> Figures:
         figures,
         loop_lag_p99_ms=None if late is None else late.lag_p99_ms,
         loop_lag_mean_ms=None if late is None else late.lag_mean_ms,
+        loop_held_share=None if late is None else late.held_share,
         loop_lag_of=None if late is None else _named(settled[processes.index(late)][0]),
         gc_share=_largest([p.gc_share for p in processes]),
         cpu_share=_largest([p.cpu_share for p in processes]),

@@ -36,6 +36,8 @@ class ProcessView:
     cpu_share: float | None
     rss_bytes: int | None
     lag_mean_ms: float | None = None
+    held_share: float | None = None
+    """Of the wall time, the part in which something held its loop."""
     cpu_wait_share: float | None = None
     """Of the wall time, the part in which it was ready to run and had no core."""
     machine_busy_share: float | None = None
@@ -138,6 +140,7 @@ def process_view(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessV
         cpu_share=cpu_s / seconds if seconds > 0 else None,
         rss_bytes=loop.rss_bytes,
         lag_mean_ms=lag.mean_ms,
+        held_share=lag.held_share,
         cpu_wait_share=None if loop.cpu_wait_s is None else share(waited_s, seconds),
         machine_busy_share=None if loop.machine_busy_s is None else share(busy_s, observed_s),
         tree_share=None if loop.tree_used_s is None else share(used_s, seconds),
@@ -148,7 +151,7 @@ def _lag(loop: LoopFigures, earlier: LoopFigures | None, seconds: float) -> Lag:
     """Return the lag of the stretch, or of the last 20 s where it is too short to have one."""
     sampled = loop.lag.since(earlier.lag if earlier else None)
     if seconds < _SHORT_S if earlier else sampled.count < 2:
-        return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms)
+        return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms, loop.lag_held_share)
     return lag_of(sampled)
 
 
