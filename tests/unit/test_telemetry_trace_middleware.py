@@ -1,9 +1,11 @@
 """The server's end of a trace: whose child a request is, and what its span says."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from nemo_gym.servers.counts import count_cancellation
 from nemo_gym.telemetry.trace_middleware import TraceMiddleware
 from nemo_gym.telemetry.tracing import inject, span
 from support.spans import by_name, tracing_on
@@ -22,7 +24,7 @@ def request(method: str = "POST", path: bytes = b"/v1/x", *headers: tuple[bytes,
 class App:
     """Answers with a status, or raises; keeps what it saw."""
 
-    def __init__(self, status: int = 200, error: Exception | None = None) -> None:
+    def __init__(self, status: int = 200, error: BaseException | None = None) -> None:
         self.status, self.error = status, error
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -155,3 +157,24 @@ async def test_a_lifespan_is_no_request() -> None:
         during = list(on.ended)
 
     assert (seen, during) == (["lifespan"], [])
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+async def test_a_request_that_was_ended_from_outside_is_cancelled(
+    error: type[BaseException],
+) -> None:
+    with tracing_on() as on, pytest.raises(error):
+        await call(App(error=error()), request())
+
+    ended = by_name(on)["POST /v1/{rest}"]
+    assert (ended.error, ended.attributes["error.type"]) == ("cancelled", "cancelled")
+
+
+async def test_a_request_whose_client_went_away_is_cancelled() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        count_cancellation(scope, response_started=False)
+
+    with tracing_on() as on:
+        await call(app, request("POST", b"/run"))
+
+    assert by_name(on)["POST /run"].error == "cancelled"

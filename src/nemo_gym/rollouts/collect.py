@@ -33,7 +33,15 @@ from nemo_gym.rollouts.sizes import record_sizes
 from nemo_gym.telemetry.instruments import swallowing
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.observer import DriverCounts, driver_metrics
-from nemo_gym.telemetry.tracing import ROLLOUT_ID, span, tracer
+from nemo_gym.telemetry.tracing import (
+    ROLLOUT_ID,
+    ROLLOUT_OUTCOME,
+    ROLLOUT_REWARD,
+    NoSpan,
+    Span,
+    span,
+    tracer,
+)
 from nemo_gym.telemetry.work import rollout_finished
 
 __all__ = ["CollectOptions", "Collector", "Hooks", "StopSignal"]
@@ -222,10 +230,15 @@ class Collector:
             self._live.running.end(attempt, time.perf_counter())
 
     async def _outcome(self, attempt: Attempt) -> Rewarded | Failure:
+        with span("gym.rollout", attributes=_span_attributes(attempt), root=True) as made:
+            outcome = await self._judged(attempt)
+            _tell(made, outcome)
+            return outcome
+
+    async def _judged(self, attempt: Attempt) -> Rewarded | Failure:
         try:
-            with span("gym.rollout", attributes=_span_attributes(attempt), root=True):
-                work = run_on_agent(self._client, attempt)
-                return await self._stop.bounded(work, self._options.rollout_timeout_s)
+            work = run_on_agent(self._client, attempt)
+            return await self._stop.bounded(work, self._options.rollout_timeout_s)
         except Exception as error:
             logger.exception("rollout %s ended by a bug of the driver", attempt.rollout_id)
             return Failure("agent_error", f"the driver failed: {type(error).__name__}: {error}")
@@ -238,8 +251,7 @@ class Collector:
         self._count(ended.outcome)
         if rewarded:
             record_sizes(members)
-        outcome = "rewarded" if isinstance(ended.outcome, Rewarded) else ended.outcome.failure_class
-        rollout_finished(outcome, ended.timing.latency_ms / 1000)
+        rollout_finished(ended.outcome.kind, ended.timing.latency_ms / 1000)
         if self._hooks.finished is not None:
             self._hooks.finished(ended, members)
 
@@ -284,6 +296,15 @@ def _span_attributes(attempt: Attempt) -> Mapping[str, str]:
     if tracer() is None:
         return {}
     return {ROLLOUT_ID: attempt.rollout_id, "gen_ai.agent.name": attempt.planned.agent}
+
+
+def _tell(made: Span | NoSpan, outcome: Rewarded | Failure) -> None:
+    """End the span of a rollout with how it ended, in the words of the metrics."""
+    made.set(ROLLOUT_OUTCOME, outcome.kind)
+    if isinstance(outcome, Rewarded):
+        made.set(ROLLOUT_REWARD, outcome.reward)
+    else:
+        made.end(outcome.kind)
 
 
 def _first(errors: ExceptionGroup[GymError]) -> GymError:

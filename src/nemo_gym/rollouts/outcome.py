@@ -69,6 +69,11 @@ class Rewarded:
     """The verify response."""
     reward: float
 
+    @property
+    def kind(self) -> str:
+        """Return how the rollout ended, as telemetry names it."""
+        return "rewarded"
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -83,6 +88,11 @@ class Failure:
     """HTTP status of the model's provider, where that is what went wrong."""
     provider_body: str | None = None
     """What the provider said."""
+
+    @property
+    def kind(self) -> str:
+        """Return how the rollout ended, as telemetry names it."""
+        return self.failure_class
 
 
 def judge(status: int, body: bytes) -> Rewarded | Failure:

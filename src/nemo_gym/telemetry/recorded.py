@@ -12,6 +12,7 @@ from nemo_gym.telemetry.ended_calls import EndedCall, Tokens, known
 from nemo_gym.telemetry.live import live_counts
 from nemo_gym.telemetry.names import DRIVER_DURATION_BOUNDARIES_MS
 from nemo_gym.telemetry.series import CounterSeries, Gathered, HistogramSeries
+from nemo_gym.telemetry.tracing import ROLLOUT_OUTCOME
 
 __all__ = [
     "COMMIT_DURATION_BOUNDARIES_MS",
@@ -129,13 +130,13 @@ class Recorded:
             "gym.driver.rollout.duration_ms",
             "ms",
             DRIVER_DURATION_BOUNDARIES_MS,
-            ("nemo.gym.rollout.outcome",),
+            (ROLLOUT_OUTCOME,),
             gather=ended.gather,
         )
         self.rollouts_finished = CounterSeries(
             "gym.driver.rollouts.finished_total",
             "{rollout}",
-            ("nemo.gym.rollout.outcome",),
+            (ROLLOUT_OUTCOME,),
             gather=ended.gather,
         )
         self.connection_wait = HistogramSeries(

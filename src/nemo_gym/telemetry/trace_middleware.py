@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from nemo_gym.telemetry.routes import rollout_and_path, route_of
-from nemo_gym.telemetry.tracing import ROLLOUT_ID, Span, Tracer, extract, tracer
+from nemo_gym.telemetry.tracing import CANCELLED, ROLLOUT_ID, Span, Tracer, extract, tracer
 
-__all__ = ["TraceMiddleware"]
+__all__ = ["CLIENT_GONE", "TraceMiddleware"]
+
+CLIENT_GONE = "nemo_gym.client_gone"
+"""Key of a scope whose client went away before its answer was whole."""
 
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
@@ -67,7 +70,9 @@ class TraceMiddleware:
                 await self.app(scope, receive, noting_send)
             finally:
                 _describe(span, scope, status)
-            if status >= 500:
+            if scope.get(CLIENT_GONE):
+                span.end(CANCELLED)
+            elif status >= 500:
                 span.end(str(status))
 
 

@@ -8,6 +8,7 @@ traces are off, every function here is one global read.
 
 import os
 import random
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar, Token
@@ -26,7 +27,10 @@ from nemo_gym.telemetry.trace_context import (
 )
 
 __all__ = [
+    "CANCELLED",
     "ROLLOUT_ID",
+    "ROLLOUT_OUTCOME",
+    "ROLLOUT_REWARD",
     "AttributeValue",
     "Bridge",
     "EndedSpan",
@@ -50,9 +54,16 @@ SpanKind = Literal["internal", "server", "client"]
 
 ROLLOUT_ID = "nemo.gym.rollout.id"
 """Attribute of the spans that know their rollout; never of a metric."""
+ROLLOUT_OUTCOME = "nemo.gym.rollout.outcome"
+"""How a rollout ended: `rewarded`, or the class of its failure; on its span and on metrics."""
+ROLLOUT_REWARD = "nemo.gym.rollout.reward"
+"""Attribute of the span of a rollout that has one."""
+CANCELLED = "cancelled"
+"""`error.type` of what was ended before it was done, because whoever asked went away."""
 
 _CURRENT: ContextVar[TraceContext | None] = ContextVar("nemo_gym_trace", default=None)
 _QUEUE_LIMIT = 8192
+_ENDINGS = (CancelledError, GeneratorExit)
 _NONE: Mapping[str, AttributeValue] = {}
 _HEADERS = frozenset((TRACEPARENT, TRACESTATE))
 
@@ -191,7 +202,7 @@ class Span(_Entered):
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
         self.leave()
-        self.end(None if kind is None else kind.__name__)
+        self.end(None if kind is None else CANCELLED if kind in _ENDINGS else kind.__name__)
 
     def set(self, key: str, value: AttributeValue) -> None:
         """Put an attribute on the span."""
