@@ -16,10 +16,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from uvicorn import Config, Server
 
 from nemo_gym.cli.top import _look
 from nemo_gym.runtime.head import HeadApp, ServerEntry
@@ -27,22 +25,10 @@ from nemo_gym.runtime.registry import LiveRun, RunEntry, live_runs, process_star
 from nemo_gym.telemetry import live
 from nemo_gym.telemetry.figures import snapshot, to_json
 from nemo_gym.telemetry.live import live_counts, server_counts
+from support.serving import serving
 
 GYM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
 RUN_ID = "1784846522-c3c0e1"
-
-
-@asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[str]:
-    server = Server(Config(app, port=0, log_level="critical", lifespan="off"))
-    task = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.run import RunReport, collect_run, progress_of
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.session import RunningServers, RunOptions, open_run
+from nemo_gym.runtime.sharing import Sharing
 from nemo_gym.runtime.supervise import until_dead
 from nemo_gym.runtime.told import as_one
 from nemo_gym.telemetry.diagnosis import UNMEASURED
@@ -147,11 +148,12 @@ class _Evaluation:
         # What was before is no part of the run: the start of its servers, or other runs.
         before = [replace(one, rollouts=None) for one in await _figures(running)]
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
-        began = time.monotonic()
+        began, sharing = time.monotonic(), Sharing()
 
         async def collected() -> None:
             # Computing the metrics holds loops too, and is no part of what rollouts waited for.
-            self.diagnosis = await _diagnosis(running, time.monotonic() - began, before)
+            if time.monotonic() - began >= _SHORT_RUN_S:
+                self.diagnosis = await _diagnosis(running, before, sharing.others)
 
         collecting = asyncio.ensure_future(
             collect_run(
@@ -164,6 +166,7 @@ class _Evaluation:
             )
         )
         watching = asyncio.ensure_future(until_dead(running, self.display.say))
+        looking = asyncio.ensure_future(sharing.watch())
         try:
             async with self.display.showing(self.progress):
                 await asyncio.wait({collecting, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -176,16 +179,15 @@ class _Evaluation:
         finally:
             collecting.cancel()
             watching.cancel()
-            await asyncio.gather(collecting, watching, return_exceptions=True)
+            looking.cancel()
+            await asyncio.gather(collecting, watching, looking, return_exceptions=True)
 
 
 async def _diagnosis(
-    running: RunningServers, wall_s: float, before: Sequence[FigureSnapshot]
+    running: RunningServers, before: Sequence[FigureSnapshot], others: Sequence[str]
 ) -> str | None:
-    if wall_s < _SHORT_RUN_S:
-        return None
     now = await _figures(running)
-    found = diagnose_run(now, before)
+    found = diagnose_run(now, before, others)
     if found.bottleneck == "none":
         return None
     # What was not measured was not ruled out either.
@@ -209,7 +211,8 @@ async def _servers_elsewhere(running: RunningServers) -> list[FigureSnapshot]:
     if running.log_dir is not None:
         return []
     try:
-        return from_object(await read_head(running.head_url, "/figures"))
+        told = from_object(await read_head(running.head_url, "/figures"))
+        return [replace(one, rollouts=None) for one in told]  # another run's, where it drives too
     except (TransportError, ValueError):
         return []
 

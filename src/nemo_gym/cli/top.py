@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from shutil import get_terminal_size
@@ -22,6 +22,7 @@ from nemo_gym.cli.top_frame import Header, Line, frame
 from nemo_gym.errors import TransportError, UserMistake
 from nemo_gym.runtime.connect import read_head
 from nemo_gym.runtime.registry import LiveRun, live_runs
+from nemo_gym.runtime.sharing import evaluations_at
 from nemo_gym.telemetry.figures import FigureSnapshot, from_object
 from nemo_gym.telemetry.run_view import Quiet, RunView, Since, ended_in_session, view_run
 
@@ -95,8 +96,8 @@ class History:
         self.rates = ""
         """What the rates of the newest view are over."""
 
-    def add(self, now: float, look: list[FigureSnapshot]) -> RunView:
-        """Return the view of the newest look."""
+    def add(self, now: float, look: list[FigureSnapshot], others: Sequence[str] = ()) -> RunView:
+        """Return the view of the newest look; `others` are runs that use the same servers."""
         self._looks.append((now, look))
         quiet = Quiet(
             self._calls.quiet_s(now, sum(one.model.calls for one in look)),
@@ -108,12 +109,12 @@ class History:
         earlier, watched_s = first if len(self._looks) > 1 else [], now - began
         if watched_s < self._window_s:
             since: Since = "begin" if self._whole else "nothing"
-            early = view_run(look, earlier, since=since, quiet=quiet)
+            early = view_run(look, earlier, since=since, quiet=quiet, others=others)
             self.rates = "since the run began" if self._whole else "in a few seconds"
             if self._whole or watched_s < max(_ENOUGH_S, _CALLS * (early.model_p50_s or 0.0)):
                 return early
         self.rates = f"of the last {watched_s:.0f} s"
-        return view_run(look, earlier)
+        return view_run(look, earlier, others=others)
 
 
 def _awaited(run_id: str | None) -> LiveRun:
@@ -145,55 +146,65 @@ class Look(NamedTuple):
     figures: list[FigureSnapshot]
     silent: tuple[str, ...]
     """Processes that did not answer."""
+    driver: str | None = None
+    """The evaluation whose rollouts are shown; None: none uses the servers."""
+    others: tuple[str, ...] = ()
+    """Evaluations beside it that use the same servers."""
 
 
 async def _look(run: LiveRun) -> Look | None:
-    """Return the figures of the run and of drivers that use its servers; None when it is over."""
+    """Return the figures of the run; None when it is over.
+
+    Servers alone are shown with the rollouts of the evaluation that began to use them last. What
+    servers did is of all evaluations that use them; rollouts are of one.
+    """
     alive = live_runs()
     if "figures_url" in run.extra and all(other.run_id != run.run_id for other in alive):
         return None  # the driver has ended, though the servers that it used go on
-    urls = [run.head_url]
-    urls += [
-        str(other.extra["figures_url"])
-        for other in alive
-        if other.head_url == run.head_url and "figures_url" in other.extra
-    ]
-    figures: list[FigureSnapshot] = []
-    silent: list[str] = []
-    for url in dict.fromkeys(urls):
+    users = evaluations_at(run, alive)
+    shown = next((one for one in users if one.run_id == run.run_id), users[-1] if users else None)
+    others = tuple(one.run_id for one in users if one is not shown)
+    elsewhere = None if shown is None else shown.extra.get("figures_url")
+    try:
+        told = await read_head(run.head_url, "/figures")
+        figures = from_object(told)
+    except (TransportError, ValueError):
+        return None
+    silent = [*map(str, told.get("silent", ()))]
+    if elsewhere not in (None, run.head_url):
+        figures = [replace(one, rollouts=None) for one in figures]
         try:
-            told = await read_head(url, "/figures")
-            figures += from_object(told)
-            silent += map(str, told.get("silent", ()))
+            figures += from_object(await read_head(str(elsewhere), "/figures"))
         except (TransportError, ValueError):
-            if url == run.head_url:
-                return None
-    return Look(figures, tuple(silent))
+            silent.append("driver")
+    return Look(figures, tuple(silent), None if shown is None else shown.run_id, others)
 
 
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     earlier: list[FigureSnapshot] = []
-    view, silent = None, tuple[str, ...]()
+    view, look = None, None
     # One second of a run says little: an evaluation is shown from its beginning on. Servers that
     # are older than it are not: theirs are what they do now.
     for wait_s in (0.0,) if _is_whole(run) else (0.0, interval):
         await asyncio.sleep(wait_s)
         look = await _look(run)
         if look is not None:
-            figures, silent = look
-            view = replace(view_run(figures, earlier), rollouts=view_run(figures).rollouts)
+            figures = look.figures
+            view = view_run(figures, earlier, others=look.others)
+            view = replace(view, rollouts=view_run(figures).rollouts)
             earlier = figures
-    if view is None:
+    if view is None or look is None:
         raise UserMistake(
             f"run {run.run_id} does not answer",
             where=run.head_url,
             mend="'gym env status' says how its servers are; 'gym env stop' ends it",
         )
     if as_json:
-        print_json({"run_id": run.run_id, **asdict(view), "silent": silent})
+        about = {"silent": look.silent, "rollouts_of": look.driver, "others": look.others}
+        print_json({"run_id": run.run_id, **asdict(view), **about})
         return
     width = get_terminal_size().columns if sys.stdout.isatty() else 80
-    for line in frame(view, _header(run, silent), width, height=200):
+    for line in frame(view, _header(run, look), width, height=200):
         click.echo(line.text)
 
 
@@ -206,9 +217,9 @@ async def _watch(run: LiveRun, interval: float) -> None:
     history = History(whole=_is_whole(run))
     with _keys() as pressed, _screen() as show:
         while (look := await _look(run)) is not None:
-            view = history.add(time.monotonic(), look.figures)
+            view = history.add(time.monotonic(), look.figures, look.others)
             size = get_terminal_size()
-            lines = frame(view, _header(run, look.silent), size.columns, size.lines - 1)
+            lines = frame(view, _header(run, look), size.columns, size.lines - 1)
             show([*lines, Line(f"q quits  rates {history.rates}"[: size.columns], "dim")])
             if await _quit_within(interval, pressed):
                 return
@@ -264,6 +275,7 @@ def _drawn(lines: list[Line]) -> Any:
     return Text("\n").join([Text(line.text, style=line.style) for line in lines])
 
 
-def _header(run: LiveRun, silent: tuple[str, ...]) -> Header:
+def _header(run: LiveRun, look: Look) -> Header:
     age_s = time.time() - run.started_at
-    return Header(run.run_id, run.kind, age_s, run.output or run.cwd, silent)
+    subject = run.output or run.cwd
+    return Header(run.run_id, run.kind, age_s, subject, look.silent, look.driver, look.others)

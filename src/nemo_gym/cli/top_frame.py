@@ -31,6 +31,8 @@ _DIAGNOSIS_LINES = 4
 _BETWEEN = 5
 """Lines that are there in any case beside counts and diagnosis: titles, and blanks between."""
 
+_NAMED = 3
+"""Evaluations that are named, of those that use the same servers."""
 _FEW_ROWS = 6
 """So few lines for the two tables take the blank ones too."""
 
@@ -59,6 +61,10 @@ class Header:
     """Output file of an evaluation, or the working directory."""
     silent: tuple[str, ...] = ()
     """Processes that did not answer, so that nothing is known of them."""
+    driver: str | None = None
+    """Id of the evaluation whose rollouts are shown, where servers are watched."""
+    others: tuple[str, ...] = ()
+    """Ids of evaluations beside it that use the same servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
     counts = [
         Line(_title(header, width), "bold"),
         *_silent_lines(header.silent, width),
+        *_sharing_lines(header, width),
         *_rollout_lines(view.rollouts, width),
         *_model_lines(view, width),
     ]
@@ -101,6 +108,19 @@ def _silent_lines(silent: Sequence[str], width: int) -> list[Line]:
         return []
     said = f"{', '.join(silent)} did not answer: what it does is in none of these figures"
     return [Line(part, "red") for part in wrap(said, width)[:2]]
+
+
+def _sharing_lines(header: Header, width: int) -> list[Line]:
+    if not header.others:
+        return []
+    whose = header.driver not in (None, header.run_id)
+    rollouts = f"rollouts are of {header.driver}; " if whose else ""
+    more = f" and {len(header.others) - _NAMED} more" if len(header.others) > _NAMED else ""
+    said = (
+        f"{rollouts}the same servers are used by {', '.join(header.others[:_NAMED])}{more}: what "
+        "servers and model did is of all of them"
+    )
+    return [Line(part, "yellow") for part in wrap(said, width)]
 
 
 def _title(header: Header, width: int) -> str:

@@ -23,6 +23,7 @@ Bottleneck = Literal[
     "outside_calls",
     "admission",
     "provider",
+    "shared_servers",
     "none",
 ]
 
@@ -93,6 +94,8 @@ class Figures:
     """Of the time from being offered to being durable, the part that finished rollouts waited."""
     output_write_s: float | None = None
     """Until the row of a finished rollout is durable, on average."""
+    shared_with: str | None = None
+    """Runs that use the same servers: calls, which are of all of them, are not in these figures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +121,15 @@ class _Rule:
 
 def diagnose(figures: Figures) -> Diagnosis:
     """Return the first rule that holds, the ones that waste work before the ones that wait."""
+    others = figures.shared_with
     for rule in _RULES:
-        if rule.holds(figures):
-            advice = f"{rule.advice}{_besides(figures, rule)}"
+        if rule.holds(figures) and not (others and rule.bottleneck in _WAITING_FOR_OTHERS):
+            advice = f"{rule.advice}{_besides(figures, rule)}{_also(others)}"
             return Diagnosis(rule.bottleneck, _evidence(figures, rule.shown), advice)
+    if others:
+        own = tuple(name for name in _OWN if _tells(figures, name))
+        advice = f"no more is told of this run: what its servers did is also of {others}"
+        return Diagnosis("shared_servers", _evidence(figures, own), advice)
     shown = tuple(name for name in _PHRASES if name not in _UNTOLD and _tells(figures, name))
     unseen = figures.loop_lag_p99_ms is None and figures.cpu_share is None
     advice = "nothing stands out in the counts" if unseen else "nothing stands out"
@@ -176,6 +184,10 @@ def _besides(figures: Figures, rule: _Rule) -> str:
         return ""
     of = figures.loop_lag_of or "one process"
     return f"; besides, something blocks the event loop of {of}, which more concurrency waits for"
+
+
+def _also(others: str | None) -> str:
+    return f"; the same servers are used by {others}" if others else ""
 
 
 def _late(figures: Figures) -> bool:
@@ -244,6 +256,8 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "output_wait_share": lambda v: f"rollouts waited {_percent(v)} of the time to be written",
     "output_write_s": lambda v: f"each took {_seconds(v)}",
 }
+_OWN = ("admission_wait_share", "output_wait_share", "loop_lag_p99_ms", "active")
+"""Evidence that no other run has a part in, or that holds for all that use a server."""
 _UNTOLD = ("loop_lag_mean_ms", "output_write_s", "outside_share", "outside_s")
 """Figures that say something only beside another one."""
 _FULL_CORE = _least("cpu_share", 0.85)

@@ -23,34 +23,52 @@ _LEAST_CALLS = 5
 """So many calls in little company are compared; the latency of fewer is chance."""
 
 
-def figures_of(now: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()) -> Figures:
+def figures_of(
+    now: Sequence[FigureSnapshot],
+    earlier: Sequence[FigureSnapshot] = (),
+    others: Sequence[str] = (),
+) -> Figures:
     """Return the figures that a diagnosis is made from."""
     window = Window(now, earlier)
-    return figures_between(window, window, window)
+    return figures_between(window, window, window, others)
 
 
-def figures_between(settled: Window, window: Window, whole: Window) -> Figures:
+def figures_between(
+    settled: Window, window: Window, whole: Window, others: Sequence[str] = ()
+) -> Figures:
     """Return what ended from the one window, what processes did from the other.
 
     Calls that began in little company are rare but at the beginning, so `whole` is all of the run.
+    With `others`, runs that use the same servers, what calls took is left out: whose they were is
+    not known, so no part of this run's time can be told of them.
     """
-    figures = _of_rollouts(settled, window)
-    figures = _with_calls(figures, settled, whole)
-    figures = _with_errors(figures, settled)
-    figures = _with_disks(figures, settled)
-    figures = _with_processes(figures, window)
+    figures = _with_processes(_with_output(_of_rollouts(settled, window), settled), window)
+    if others:
+        figures = replace(figures, shared_with=_named_runs(others))
+    else:
+        figures = _with_connections(figures, settled)
+        figures = _with_calls(figures, settled, whole)
+        figures = _with_errors(figures, settled)
+        figures = _with_captures(figures, settled)
     return replace(figures, loop_share=_loop_share(figures, settled))
 
 
 def _of_rollouts(settled: Window, window: Window) -> Figures:
     waited, ran = settled.total(_waited_s), settled.total(_ran_s)
-    waits = _by_name(settled, lambda one: one.model.connection_waits_to)
     driving = [one.rollouts for one, _ in window.pairs if one.rollouts is not None]
     return Figures(
         admission_wait_share=share(waited, waited + ran),
         active=sum(r.active for r in driving) or None,
         rounds=_rounds(driving),
-        connection_wait_share=share(settled.total(lambda one: one.model.connection_waited_s), ran),
+    )
+
+
+def _with_connections(figures: Figures, settled: Window) -> Figures:
+    waits = _by_name(settled, lambda one: one.model.connection_waits_to)
+    waited = settled.total(lambda one: one.model.connection_waited_s)
+    return replace(
+        figures,
+        connection_wait_share=share(waited, settled.total(_ran_s)),
         connection_wait_of=max(waits, key=waits.__getitem__, default=None),
     )
 
@@ -92,16 +110,23 @@ def _with_errors(figures: Figures, settled: Window) -> Figures:
     )
 
 
-def _with_disks(figures: Figures, settled: Window) -> Figures:
-    waited, ran, called = map(settled.total, (_waited_s, _ran_s, _called_s))
+def _with_output(figures: Figures, settled: Window) -> Figures:
+    waited, ran = settled.total(_waited_s), settled.total(_ran_s)
     writing = settled.total(lambda one: one.rollouts.writing_s if one.rollouts else 0.0)
     ended = settled.total(ended_in_session)
-    commits = settled.histogram(lambda one: one.capture.commit)
-    committing = _committing_s(settled)
     return replace(
         figures,
         output_wait_share=share(writing, waited + ran + writing),
         output_write_s=writing / ended if ended else None,
+    )
+
+
+def _with_captures(figures: Figures, settled: Window) -> Figures:
+    ran, called = settled.total(_ran_s), settled.total(_called_s)
+    commits = settled.histogram(lambda one: one.capture.commit)
+    committing = _committing_s(settled)
+    return replace(
+        figures,
         commit_share=share(committing, ran or called + committing),
         commit_p99_ms=None if commits is None else commits.quantile(0.99),
     )
@@ -121,9 +146,10 @@ def _loop_share(figures: Figures, settled: Window) -> float | None:
     Whatever a call or a rollout waits for is noticed a mean lag too late, each time.
     """
     lag_ms, ran = figures.loop_lag_mean_ms, settled.total(_ran_s)
-    calls = settled.total(lambda one: one.model.calls) + sum(
-        one.model.in_flight for one, _ in settled.pairs
-    )
+    calls = 0.0
+    if figures.shared_with is None:
+        calls = settled.total(lambda one: one.model.calls)
+        calls += sum(one.model.in_flight for one, _ in settled.pairs)
     rollouts = settled.total(ended_in_session) + (figures.active or 0) if ran else 0
     late_s = (lag_ms or 0.0) / 1000 * _TURNS * (calls + rollouts)
     return None if lag_ms is None else share(late_s, ran or settled.total(_called_s))
@@ -216,6 +242,12 @@ def _named(one: FigureSnapshot) -> str:
     names = [server.name for server in one.servers]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{one.process} ({', '.join(names[:_NAMED])}{more})" if names else one.process
+
+
+def _named_runs(others: Sequence[str]) -> str:
+    """Return runs by their ids, few of many."""
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f"run{'s' if len(others) > 1 else ''} {', '.join(others[:_NAMED])}{more}"
 
 
 def _largest(values: Sequence[float | None]) -> float | None:

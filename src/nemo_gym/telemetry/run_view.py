@@ -93,10 +93,12 @@ def view_run(
     *,
     since: Since = "earlier",
     quiet: Quiet = NEVER_QUIET,
+    others: Sequence[str] = (),
 ) -> RunView:
     """Return what `now` shows, and what was since `earlier`, or without it since the beginning.
 
-    `quiet` keeps rates since the beginning from falling between two bursts.
+    `quiet` keeps rates since the beginning from falling between two bursts; `others` are ids of
+    runs that use the same servers.
     """
     window, whole = Window(now, earlier), Window(now, ())
     # Where calls or rollouts take longer than the window, the whole run says more than nothing.
@@ -120,7 +122,7 @@ def view_run(
         captured=sum(one.capture.durable for one in now),
         capture_failures=sum(one.capture.failed for one in now),
         observed=any(one.loop is not None for one in now),
-        diagnosis=_ended_all(now) or diagnose(figures_between(settled, window, whole)),
+        diagnosis=_ended_all(now) or diagnose(figures_between(settled, window, whole, others)),
     )
 
 
@@ -132,13 +134,16 @@ def _ended_all(now: Sequence[FigureSnapshot]) -> Diagnosis | None:
 
 
 def diagnose_run(
-    snapshots: Sequence[FigureSnapshot], earlier: Sequence[FigureSnapshot] = ()
+    snapshots: Sequence[FigureSnapshot],
+    earlier: Sequence[FigureSnapshot] = (),
+    others: Sequence[str] = (),
 ) -> Diagnosis:
     """Return what slowed a whole run down, from the figures at its end.
 
-    `earlier` are those of processes that had served other runs before, at its beginning.
+    `earlier` are those of processes that had served other runs before, at its beginning; `others`
+    are ids of runs that used the same servers meanwhile.
     """
-    return diagnose(figures_of(snapshots, earlier))
+    return diagnose(figures_of(snapshots, earlier, others))
 
 
 def _rollouts(window: Window, settled: Window) -> RolloutView | None:
