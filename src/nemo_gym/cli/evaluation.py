@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -145,15 +145,12 @@ class _Evaluation:
             done, planned = run.index.finished, run.planned.rollouts
             self.display.say(f"resuming: {done:,} of {planned:,} rollouts are done")
         self.progress, self.log_dir = progress_of(run), running.log_dir
-        # What was before is no part of the run: the start of its servers, or other runs.
-        before = [replace(one, rollouts=None) for one in await _figures(running)]
         options = CollectOptions(self.asked.concurrency, self.asked.rollout_timeout)
-        began, sharing = time.monotonic(), Sharing()
+        stretch = await _Stretch.begin(running)
 
         async def collected() -> None:
             # Computing the metrics holds loops too, and is no part of what rollouts waited for.
-            if time.monotonic() - began >= _SHORT_RUN_S:
-                self.diagnosis = await _diagnosis(running, before, sharing.others)
+            self.diagnosis = await stretch.diagnosis()
 
         collecting = asyncio.ensure_future(
             collect_run(
@@ -166,7 +163,7 @@ class _Evaluation:
             )
         )
         watching = asyncio.ensure_future(until_dead(running, self.display.say))
-        looking = asyncio.ensure_future(sharing.watch())
+        looking = asyncio.ensure_future(stretch.sharing.watch())
         try:
             async with self.display.showing(self.progress):
                 await asyncio.wait({collecting, watching}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,16 +180,32 @@ class _Evaluation:
             await asyncio.gather(collecting, watching, looking, return_exceptions=True)
 
 
-async def _diagnosis(
-    running: RunningServers, before: Sequence[FigureSnapshot], others: Sequence[str]
-) -> str | None:
-    now = await _figures(running)
-    found = diagnose_run(now, before, others)
-    if found.bottleneck == "none":
-        return None
-    # What was not measured was not ruled out either.
-    measured = any(one.loop is not None for one in now)
-    return str(found) if measured else f"{found} ({UNMEASURED})"
+@dataclass(slots=True)
+class _Stretch:
+    """The time in which rollouts run, to say what slowed it down."""
+
+    running: RunningServers
+    before: list[FigureSnapshot]
+    """What was before is no part of the run: the start of its servers, or other runs."""
+    began: float
+    sharing: Sharing = field(default_factory=Sharing)
+
+    @classmethod
+    async def begin(cls, running: RunningServers) -> "_Stretch":
+        before = [replace(one, rollouts=None) for one in await _figures(running)]
+        return cls(running, before, time.monotonic())
+
+    async def diagnosis(self) -> str | None:
+        """Return what slowed it down until now; None where nothing did, or it was short."""
+        if time.monotonic() - self.began < _SHORT_RUN_S:
+            return None
+        now = await _figures(self.running)
+        found = diagnose_run(now, self.before, self.sharing.others)
+        if found.bottleneck == "none":
+            return None
+        # What was not measured was not ruled out either.
+        measured = any(one.loop is not None for one in now)
+        return str(found) if measured else f"{found} ({UNMEASURED})"
 
 
 async def _figures(running: RunningServers) -> list[FigureSnapshot]:
