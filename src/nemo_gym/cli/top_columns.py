@@ -91,7 +91,8 @@ def cut(items: Sequence[T], room: int) -> tuple[Sequence[T], Sequence[T]]:
     """Return what is shown and what is only summed up, which takes a line too."""
     if len(items) <= room:
         return items, ()
-    return items[: room - 1], items[room - 1 :]
+    shown = max(0, room - 1)
+    return items[:shown], items[shown:]
 
 
 def clock(seconds: float | None) -> str:

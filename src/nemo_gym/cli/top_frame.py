@@ -28,13 +28,12 @@ _LEAST_BAR = 7
 _LEAST_SUBJECT = 8
 _DIAGNOSIS_LINES = 4
 """Most lines of a diagnosis on 80 columns; on fewer it may have more."""
-_BETWEEN = 5
-"""Lines that are there in any case beside counts and diagnosis: titles, and blanks between."""
-
+_BLANKS = 3
+"""Between counts, tables and diagnosis."""
+_ROOM_FOR_BLANKS = 10
+"""With fewer lines for all that, the tables take the blank ones, too."""
 _NAMED = 3
 """Evaluations that are named, of those that use the same servers."""
-_FEW_ROWS = 6
-"""So few lines for the two tables take the blank ones too."""
 
 _SERVER_COLUMNS: tuple[Column[ServerView], ...] = (
     Column("in flight", 12, 10, 3, lambda s: f"{s.in_flight:,}"),
@@ -86,21 +85,26 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
         *_model_lines(view, width),
     ]
     said = _diagnosis_lines(view, width, height)
-    rows = height - len(counts) - max(_DIAGNOSIS_LINES, len(said)) - _BETWEEN
-    blanks = 3 if rows >= _FEW_ROWS else 0
-    rows = max(2, rows + 3 - blanks)
-    body = [
-        *counts,
-        Line(""),
-        *_server_lines(view.servers, max(1, rows // 2), width),
-        Line(""),
-        *_process_lines(view, max(1, rows - rows // 2), width),
-        Line(""),
+    room = height - len(counts) - len(said)
+    blanks = _BLANKS if room >= _ROOM_FOR_BLANKS else 0
+    for_servers, for_processes = _shared_room(view, room - blanks, width)
+    parts = [
+        counts,
+        _server_lines(view.servers, for_servers, width),
+        _process_lines(view, for_processes, width),
     ]
-    if not blanks:
-        body = [line for line in body if line.text]
-    lines = [*body[: height - len(said)], *said]
+    body = [line for part in parts if part for line in (*part, *[Line("")] * bool(blanks))]
+    lines = [*body[: max(0, height - len(said))], *said]
     return [Line(line.text[:width], line.style) for line in lines]
+
+
+def _shared_room(view: RunView, room: int, width: int) -> tuple[int, int]:
+    """Return how many lines servers and processes get: half each, and what the other leaves."""
+    servers = len(view.servers) + 1
+    processes = len(view.processes) + 1 if view.observed else len(wrap(_SWITCH_ON, width))
+    half = processes if not view.observed else max(room // 2, room - servers)
+    for_processes = max(0, min(processes, half, room))
+    return max(0, room - for_processes), for_processes
 
 
 def _silent_lines(silent: Sequence[str], width: int) -> list[Line]:
@@ -193,19 +197,28 @@ def _model_lines(view: RunView, width: int) -> list[Line]:
 
 def _server_lines(servers: Sequence[ServerView], room: int, width: int) -> list[Line]:
     busiest = sorted(servers, key=lambda s: (-s.in_flight, -(s.rate or 0.0), s.name))
-    shown, rest = cut(busiest, room)
+    shown, rest = cut(busiest, room - 1)
+    in_flight = f"{sum(s.in_flight for s in rest):,} in flight"
+    if not shown:
+        # No title stands over nothing.
+        return [Line(f"{len(rest)} servers, {in_flight}")][:room] if rest else []
     titles, row = table("server", 40, _SERVER_COLUMNS, width)
     lines = [Line(titles, "dim"), *(Line(row(s.name, s)) for s in shown)]
     if rest:
-        lines.append(Line(f"and {len(rest)} more, {sum(s.in_flight for s in rest):,} in flight"))
+        lines.append(Line(f"and {len(rest)} more, {in_flight}"))
     return lines
 
 
 def _process_lines(view: RunView, room: int, width: int) -> list[Line]:
     if not view.observed:
-        return [Line(part, "yellow") for part in wrap(_SWITCH_ON, width)]
+        said = wrap(_SWITCH_ON, width)
+        return [Line(part, "yellow") for part in said] if len(said) <= room else []
     slowest = sorted(view.processes, key=lambda p: (-(p.lag_p99_ms or 0.0), p.name))
-    shown, rest = cut(slowest, room)
+    shown, rest = cut(slowest, room - 1)
+    if not shown:
+        worst = max((p.lag_p99_ms or 0.0 for p in rest), default=0.0)
+        said = f"{len(rest)} processes, lag p99 up to {milliseconds(worst)}"
+        return [Line(said)][:room] if rest else []
     titles, row = table("process", 25, _PROCESS_COLUMNS, width)
     lines = [Line(titles, "dim")]
     lines += [Line(row(p.name, p), "yellow" if (p.lag_p99_ms or 0.0) >= 50 else "") for p in shown]
@@ -215,7 +228,10 @@ def _process_lines(view: RunView, room: int, width: int) -> list[Line]:
 
 
 def _diagnosis_lines(view: RunView, width: int, height: int) -> list[Line]:
-    """Return a few lines; of what does not fit in, the last evidence goes, not advice."""
+    """Return a few lines; of what does not fit in, the last evidence goes, not advice.
+
+    Advice that needs more lines than that has them; where the screen ends first, it says so.
+    """
     most = max(_DIAGNOSIS_LINES, min(height // 3, _DIAGNOSIS_LINES * 80 // max(1, width)))
     said = view.diagnosis
     start = (
@@ -226,7 +242,9 @@ def _diagnosis_lines(view: RunView, width: int, height: int) -> list[Line]:
         parts = wrap(f"{start}{replace(said, evidence=said.evidence[:shown])}", width)
         if len(parts) <= most:
             break
-    return [Line(part, "cyan") for part in parts[:most]]
+    if len(parts) > height:
+        parts = [*parts[: height - 1], f"{parts[height - 1][: width - 2]} …"]
+    return [Line(part, "cyan") for part in parts]
 
 
 def _bar(share: float, width: int) -> str:
