@@ -143,7 +143,7 @@ async def test_tries_and_errors_are_told_by_their_reason(
     recorded = metered.exporting.recorded
     assert status == 400
     assert counted() == {"model_calls": 1, "model_errors": 1, "model_retries": 1}
-    assert [labels["error.type"] for labels in series(recorded.model_retries)] == ["429"]
+    assert [labels["error.type"] for labels in series(recorded.model_retries)] == ["rate_limit"]
     assert [labels["error.type"] for labels in series(recorded.model_errors)] == ["client_error"]
 
 

@@ -14,6 +14,7 @@ from nemo_gym.servers.stack import new_app
 from nemo_gym.telemetry.live import server_counts
 from nemo_gym.telemetry.names import PHASE_AFTER_START, PHASE_BEFORE_START
 from nemo_gym.telemetry.observer import request_counts
+from nemo_gym.transport.response import CallFailed, ServerResponse
 from support.meters import metering
 
 REQUESTS = 10_000
@@ -145,3 +146,30 @@ async def test_ten_thousand_requests_at_once_are_counted_exactly_however_they_en
     assert in_flight == {(): 0}
     assert (live.requests, live.in_flight) == (REQUESTS, 0)
     assert live.errors == n[500] + n[503] + n["raises"] + n["breaks off"]
+
+
+@pytest.mark.parametrize("passed_on", [True, False])
+async def test_a_failure_that_another_server_had_is_no_exception_of_this_one(
+    caplog: pytest.LogCaptureFixture, passed_on: bool
+) -> None:
+    caplog.set_level("CRITICAL", "nemo_gym.servers.wall")
+    answer = ServerResponse(
+        500, [], b"{}", method="POST", url="http://v/verify", url_path="/verify",
+        server_name="v", server_kind="resources_servers",
+    )  # fmt: skip
+
+    async def fails(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        raise CallFailed(answer) if passed_on else KeyError("own")
+
+    app = new_app(NAME, lambda inner: inner, lambda _path, exc: (500, {"error": str(exc)}))
+    raw_route(app, "/run", fails)
+    with metering() as metered:
+        lifespan = AppLifespan(app)
+        await lifespan.start()
+        await serve_all(app, [200], lambda: 1)
+        unhandled = metered.values("gym.server.requests.unhandled_exceptions_total")
+        responses = metered.values("gym.server.responses_total")
+        await lifespan.stop()
+
+    assert unhandled == {(): 0 if passed_on else 1}
+    assert responses == {(500,): 1}

@@ -127,6 +127,24 @@ async def test_a_handler_that_never_reads_its_body_is_cancelled_too(
     assert ended == ["ended"]
 
 
+async def test_a_client_that_leaves_in_its_body_gets_no_answer_and_left_before_one(
+    caller: Caller | None,
+) -> None:
+    client = _Client(_chunk(b'{"a": ', more=True), caller=caller)
+    client.leave()
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(asyncio.CancelledError):
+            await _read(receive)
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b"cut"})
+
+    await client.call(app, watch_after_s=60)
+
+    assert client.sent == []
+    assert client.gone == [False]
+
+
 async def test_a_client_that_leaves_in_mid_stream_is_told_apart(
     caller: Caller | None,
 ) -> None:

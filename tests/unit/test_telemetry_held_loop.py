@@ -55,3 +55,14 @@ def test_a_single_pause_is_told_as_what_it_is() -> None:
 
     assert "loop lag p99 619 ms in cell-0 (mcqa), held 1 % of the time" in found.evidence
     assert "blocks" not in found.advice
+
+
+def test_a_figure_that_speaks_against_the_advice_is_no_evidence_for_it() -> None:
+    found = diagnose(
+        Figures(provider_share=0.9, provider_again_share=0.04, provider_growth=1.0, active=8)
+    )
+
+    assert found.bottleneck == "provider"
+    assert str(found).startswith(
+        "the provider took 90 % of the running time; 4 % of the tries had to be repeated; 8 active"
+    )

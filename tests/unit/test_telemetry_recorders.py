@@ -84,7 +84,7 @@ def test_an_exported_call_has_duration_first_chunk_retries_and_error_by_model() 
     of_model = {k: v for k, v in CALL.items() if k != "gen_ai.operation.name"}
     assert counts(recorded.model_duration) == [(truncated, 1)]
     assert counts(recorded.model_first_chunk) == [(CALL, 1)]
-    assert counts(recorded.model_retries) == [({**of_model, "error.type": "429"}, 1)]
+    assert counts(recorded.model_retries) == [({**of_model, "error.type": "rate_limit"}, 1)]
     assert counts(recorded.model_errors) == [({**of_model, "error.type": "stream_truncated"}, 1)]
 
 
@@ -184,7 +184,7 @@ def test_beyond_the_limit_only_the_model_is_other_and_what_was_not_there_stays_a
 
     other = {"gen_ai.provider.name": "vllm", "gen_ai.request.model": "other"}
     chat = {**other, "gen_ai.operation.name": "chat"}
-    timeout, again = {"error.type": "timeout"}, {"error.type": "429"}
+    timeout, again = {"error.type": "timeout"}, {"error.type": "rate_limit"}
     assert of_other(recorded.model_duration) == [(chat, 33), ({**chat, **timeout}, 1)]
     assert of_other(recorded.model_first_chunk) == [(chat, 34)]
     assert of_other(recorded.model_retries) == [({**other, **again}, 34)]

@@ -9,7 +9,7 @@ from nemo_gym.ids import parse_rollout_id, with_current_rollout_id
 from nemo_gym.telemetry.model_calls import model_call_started
 from nemo_gym.telemetry.sdk import OtelBridge
 from nemo_gym.telemetry.tracing import NoSpan, Unsampled, begin_span, extract, inject, span, tracer
-from nemo_gym.telemetry.work import tool_call_ended
+from nemo_gym.telemetry.work import tool_call_ended, tool_span
 from support.spans import by_name, tracing_on
 
 Headers = list[tuple[bytes, bytes]]
@@ -254,6 +254,21 @@ def test_a_tool_call_is_a_span_that_began_when_the_call_did() -> None:
     assert (ended.ended_ns - ended.started_ns) / 1e9 == pytest.approx(0.25, abs=0.05)
     assert ended.parent == by_name(on)["POST /run"].context
     assert (ended.error, ended.attributes["gen_ai.tool.name"]) == ("timeout", "send_mail")
+
+
+def test_what_a_tool_asks_of_servers_lies_in_its_span() -> None:
+    with tracing_on() as on, span("POST /run", root=True):
+        with tool_span("send_mail") as made:
+            with span("POST /send_mail", kind="server"):
+                pass
+            made.end("http_500")
+        tool_call_ended("send_mail", 0.25, "http_500", has_span=True)
+
+    names = [ended.name for ended in on.ended]
+    tool = by_name(on)["execute_tool send_mail"]
+    assert names == ["POST /send_mail", "execute_tool send_mail", "POST /run"]
+    assert by_name(on)["POST /send_mail"].parent == tool.context
+    assert (tool.error, tool.attributes["gen_ai.tool.name"]) == ("http_500", "send_mail")
 
 
 def test_a_call_outside_any_trace_makes_no_span() -> None:

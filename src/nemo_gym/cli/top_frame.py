@@ -217,8 +217,8 @@ def _process_lines(view: RunView, room: int, width: int) -> list[Line]:
     shown, rest = cut(slowest, room - 1)
     if not shown:
         worst = max((p.lag_p99_ms or 0.0 for p in rest), default=0.0)
-        said = f"{len(rest)} processes, lag p99 up to {milliseconds(worst)}"
-        return [Line(said)][:room] if rest else []
+        summed = f"{len(rest)} processes, lag p99 up to {milliseconds(worst)}"
+        return [Line(summed)][:room] if rest else []
     titles, row = table("process", 25, _PROCESS_COLUMNS, width)
     lines = [Line(titles, "dim")]
     lines += [Line(row(p.name, p), "yellow" if (p.lag_p99_ms or 0.0) >= 50 else "") for p in shown]

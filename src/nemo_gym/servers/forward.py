@@ -309,6 +309,8 @@ def _put_span(ways: list[Way], timing: CallTiming | None) -> None:
     """Have the call to the provider name our span, not that of our caller, while traces are on."""
     if tracer() is None:
         return
+    if timing is not None and ways:
+        timing.asks(ways[0][1].body)
     for _, call in ways:
         if timing is None:
             carry(call.headers, None)

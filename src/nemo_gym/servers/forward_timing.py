@@ -37,6 +37,12 @@ class CallTiming(ModelCall):
     _whole: bytes | None = None
     """A JSON body that came in one piece, which takes no reader."""
 
+    def asks(self, body: bytes) -> None:
+        """Take note of what the provider is asked, for the span where there is one."""
+        if self._span is not None:
+            for name, value in _parameters(body):
+                self._span.set(name, value)
+
     def answered_by(self, reply: Reply, begun: bytes) -> None:
         """Take note of the answer's head, and of what has come of its body."""
         status = reply.status
@@ -59,6 +65,7 @@ class CallTiming(ModelCall):
         """Take note of further bytes of the body."""
         if data:
             if self.waiting:
+                self._span_of_answer(data)
                 self.first_chunk()
             if self._reader is not None:
                 self._reader.feed(data)
@@ -77,10 +84,17 @@ class CallTiming(ModelCall):
         # A small one is looked into later, together with others; what a span says is said now.
         if self._span is not None or len(body) > _KEPT:
             self.answered(status, stream=False)
+            self._span_of_answer(body)
             used, self._whole = self.used(), None
             if used is not None:
                 self.tokens(used)
         self.ended()
+
+    def _span_of_answer(self, data: bytes) -> None:
+        """Say on the span, where there is one, which model the provider says has answered."""
+        told = None if self._span is None else _MODEL_TOLD.search(data)
+        if told is not None and self._span is not None:
+            self._span.set("gen_ai.response.model", told[1].decode("ascii"))
 
     def used(self) -> Tokens | None:
         """Return what the answer says the call used."""
@@ -109,6 +123,40 @@ def call_names(dialect: DialectName, body: bytes, provider: str | None, model: s
 
 class _Asked(msgspec.Struct):
     model: str = _UNKNOWN
+
+
+class _Parameters(msgspec.Struct):
+    """What the GenAI conventions have attributes for, under the names of the three dialects."""
+
+    temperature: object = None
+    top_p: object = None
+    max_tokens: object = None
+    max_output_tokens: object = None
+    max_completion_tokens: object = None
+
+
+_PARAMETERS = msgspec.json.Decoder(_Parameters)
+_MODEL_TOLD = re.compile(rb'"model"\s*:\s*"([ !#-\[\]-~]{1,200})"')
+"""In JSON, or in the first event of a stream; never within a text, where quotes are escaped."""
+
+
+def _parameters(body: bytes) -> list[tuple[str, float]]:
+    """Return the attributes of a span that are known from a request's body."""
+    try:
+        asked = _PARAMETERS.decode(body)
+    except (msgspec.MsgspecError, RecursionError):
+        return []
+    limits = (asked.max_output_tokens, asked.max_completion_tokens, asked.max_tokens)
+    found = {
+        "gen_ai.request.temperature": asked.temperature,
+        "gen_ai.request.top_p": asked.top_p,
+        "gen_ai.request.max_tokens": next((limit for limit in limits if limit is not None), None),
+    }
+    return [
+        (name, value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
 
 
 _ASKED = msgspec.json.Decoder(_Asked)

@@ -73,6 +73,10 @@ class DisconnectGuard:
                 self.client_gone(scope, watched.started)
 
 
+async def _to_nobody() -> None:
+    """Send nothing."""
+
+
 class _Watched:
     """One request: who reads `receive` at the moment, and how far the response is."""
 
@@ -121,6 +125,9 @@ class _Watched:
                 self._watch_soon()
 
     def send(self, message: Message) -> Awaitable[None]:
+        if self.client_gone and not self.started:
+            # An app that was reading the body answers that it is cut: nobody is there to hear it.
+            return _to_nobody()
         if message["type"] == "http.response.start":
             self.started = True
         elif message["type"] == "http.response.body" and not message.get("more_body", False):

@@ -23,6 +23,8 @@ class ToolCall:
     duration_ms: float
     error: str | None = None
     """A short category where it did not go well: `unknown_tool`, `bad_arguments`, `http_<n>`."""
+    has_span: bool = False
+    """Whether whoever called the tool made the span of its trace."""
 
 
 class Recorder(Protocol):
@@ -49,7 +51,7 @@ class SilentRecorder:
 
     def tool(self, step: int, call: ToolCall) -> None:
         """Count the call."""
-        tool_call_ended(call.name, call.duration_ms / 1000, call.error)
+        tool_call_ended(call.name, call.duration_ms / 1000, call.error, has_span=call.has_span)
 
 
 SILENT = SilentRecorder()

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym.servers.failures import Failure, failure_body
+from nemo_gym.servers.failures import Failure, call_failed_in, failure_body
 from nemo_gym.servers.raw import send_json
 from nemo_gym.telemetry.counts import RequestCounts
 from nemo_gym.telemetry.live import server_counts
@@ -61,8 +61,8 @@ class FailureWall:
         try:
             await self.app(scope, receive, response.send)
         except BaseException as exc:  # `sys.exit()` in a verifier, too
-            if counts is not None and isinstance(exc, Exception):
-                counts.unhandled_exceptions += 1
+            if counts is not None and isinstance(exc, Exception) and not call_failed_in(exc):
+                counts.unhandled_exceptions += 1  # what another server failed with is counted there
             if not await self._settled(exc, scope, send, response):
                 # Not raised in there: a traceback holds its frames, that one this exception, and
                 # the ring would hold the whole request until the garbage collector comes by.

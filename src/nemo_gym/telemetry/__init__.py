@@ -12,7 +12,7 @@ Who calls what; all of it is cheap and silent while telemetry is off:
 - capture, agents, the driver and the transport call the functions of `work`; the driver bumps and
   records on `observer.driver_metrics()`, as `MeteredAdmission` and `count_resident` do for others;
 - a client of another server calls `tracing.inject(headers)`; an agent or a driver wraps its steps
-  in `tracing.span(…)`;
+  in `tracing.span(…)`, the call of a tool in `work.tool_span(…)`;
 - the head server answers with `figures.to_json([snapshot(name), …])` and
   `exposition.merge_expositions([…])`; at a run's end, `run_view.diagnose_run(snapshots)`.
 """

@@ -157,7 +157,7 @@ def _both(
 
 
 def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
-    known = ((name, getattr(figures, name)) for name in names)
+    known = ((name, getattr(figures, name)) for name in names if not _says_nothing(figures, name))
     said = [(name, _PHRASES[name](value)) for name, value in known if value is not None]
     server = figures.connection_wait_of
     more = {
@@ -166,6 +166,12 @@ def _evidence(figures: Figures, names: tuple[str, ...]) -> tuple[str, ...]:
         "connection_wait_share": f", mostly to {server}" if server else "",
     }
     return tuple(f"{told}{more.get(name, '')}" for name, told in said)
+
+
+def _says_nothing(figures: Figures, name: str) -> bool:
+    """Say whether a figure would speak against the advice beside it."""
+    value, least = getattr(figures, name), _FULL.get(name)
+    return value is not None and least is not None and value < least
 
 
 def _where(figures: Figures) -> str:
@@ -223,6 +229,8 @@ _HELD = 0.7
 """A loop that is held for so much of the time has no room for as much again, whoever else waits."""
 _OFTEN = 0.05
 """Less than that of the time is a pause or two."""
+_FULL = {"provider_again_share": 0.02, "provider_growth": 1.8}
+"""From where on a figure says that a provider is full; below, it is no evidence of that."""
 _WAITING_FOR_OTHERS = ("admission", "provider", "outside_calls")
 """Bottlenecks that a late loop is no part of, and makes worse."""
 _PHRASES: dict[str, Callable[[float], str]] = {
@@ -324,7 +332,7 @@ def _outside_calls(figures: Figures) -> bool:
 
 def _provider_full(figures: Figures) -> bool:
     # More than a few tries repeated, or latency that grows with what is asked at once.
-    return _least("provider_again_share", 0.02)(figures) or _least("provider_growth", 1.8)(figures)
+    return any(_least(name, least)(figures) for name, least in _FULL.items())
 
 
 def _others_wait(figures: Figures) -> bool:

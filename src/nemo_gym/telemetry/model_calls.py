@@ -109,10 +109,11 @@ class ModelCall:
         self._company = 0
         live = counting()
         live.model_retries += 1
-        live.model_failures[_reason_category(reason)] += 1
+        category = _reason_category(reason)
+        live.model_failures[category] += 1
         active = exporting()
         if active is not None:
-            active.recorded.model_retries.add(1, *self._names, reason)
+            active.recorded.model_retries.add(1, *self._names, category)
 
     def tokens(self, tokens: Tokens) -> None:
         """Take what the provider says the call used, once a call, before its end."""

@@ -8,7 +8,7 @@ from configuration, and every series is bounded besides.
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.live import counting
 from nemo_gym.telemetry.series import OTHER
-from nemo_gym.telemetry.tracing import record_span, tracer
+from nemo_gym.telemetry.tracing import AttributeValue, NoSpan, Span, record_span, span, tracer
 
 __all__ = [
     "capture_committed",
@@ -18,6 +18,7 @@ __all__ = [
     "connection_waited",
     "rollout_finished",
     "tool_call_ended",
+    "tool_span",
 ]
 
 _LONGEST_NAME = 100
@@ -57,8 +58,24 @@ def rollout_finished(outcome: str, took_s: float) -> None:
         active.recorded.rollouts_ended.record((outcome, took_s * 1000))
 
 
-def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
-    """Record one tool call of an agent that ends now; `error` is a short category or None."""
+def tool_span(tool: str) -> Span | NoSpan:
+    """Begin the span of a tool call, for `with`: what the call asks of servers is inside it."""
+    return span(f"execute_tool {tool[:_LONGEST_NAME]}", attributes=_tool_attributes(tool))
+
+
+def _tool_attributes(tool: str) -> dict[str, AttributeValue]:
+    if tracer() is None:
+        return {}
+    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool}
+
+
+def tool_call_ended(
+    tool: str, took_s: float, error: str | None = None, *, has_span: bool = False
+) -> None:
+    """Record one tool call of an agent that ends now; `error` is a short category or None.
+
+    Its span is made now, in which nothing lies, unless it has one by `tool_span`.
+    """
     live = counting()
     live.tool_calls += 1
     if error is not None:
@@ -68,13 +85,9 @@ def tool_call_ended(tool: str, took_s: float, error: str | None = None) -> None:
         # A model may ask for tools that do not exist: such a name is no series.
         name = "unknown" if error == "unknown_tool" else tool
         active.recorded.tool_duration.record(took_s, name, error)
-    if tracer() is not None:
-        record_span(
-            f"execute_tool {tool[:_LONGEST_NAME]}",
-            took_s,
-            attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool},
-            error=error,
-        )
+    if tracer() is not None and not has_span:
+        name = f"execute_tool {tool[:_LONGEST_NAME]}"
+        record_span(name, took_s, attributes=_tool_attributes(tool), error=error)
 
 
 def connection_at_hand() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.servers.recorder import ToolCall
+from nemo_gym.telemetry.work import tool_span
 from nemo_gym.wire.json import JsonError, loads_strictly
 
 __all__ = ["ToolBox", "tool_names"]
@@ -52,10 +53,12 @@ class ToolBox:
         """Run one `function_call` item."""
         started_at, began = time.time(), time.perf_counter()
         name, arguments = str(item.get("name")), str(item.get("arguments") or "")
-        output, error = await self._output(name, arguments)
+        with tool_span(name) as made:
+            output, error = await self._output(name, arguments)
+            made.end(error)
         took_ms = (time.perf_counter() - began) * 1000
         call_id = str(item.get("call_id") or item.get("id"))
-        return ToolCall(call_id, name, arguments, output, started_at, took_ms, error)
+        return ToolCall(call_id, name, arguments, output, started_at, took_ms, error, has_span=True)
 
     async def _output(self, name: str, arguments: str) -> tuple[str, str | None]:
         if not self._may_be_called(name):
