@@ -71,6 +71,10 @@ class UnknownComponent(UserMistake):
     """No component of that kind has that name under any component root."""
 
 
+class Doubt(UserMistake):
+    """What may be a mistake and may be none: told as a warning, and no reason to refuse."""
+
+
 class InvalidRow(UserMistake):
     """A row of an input file cannot be used; `where` is `file:line`."""
 

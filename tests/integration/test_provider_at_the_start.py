@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Generator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -66,6 +66,48 @@ def test_a_provider_that_is_away_is_mended_by_starting_it_or_by_its_url(tmp_path
     assert "the provider does not answer: http://127.0.0.1:9" in ended.err
     assert "where: env.yaml:2 (policy_base_url)" in ended.err
     assert "start the provider, or correct its URL" in ended.err.partition("mend:")[2]
+
+
+class _Slow(BaseHTTPRequestHandler):
+    """Is silent for as long as it is asked for its models, and answers calls."""
+
+    over = threading.Event()
+
+    def do_GET(self) -> None:
+        self.over.wait(60)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(400)
+        self.send_header("content-length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("placement", [(), ("--workers", "2")], ids=["a-cell", "processes"])
+def test_a_provider_that_is_slow_to_list_its_models_is_warned_of_and_asked(
+    tmp_path: Path, placement: tuple[str, ...]
+) -> None:
+    _Slow.over.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Slow) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        ended = _evaluate(tmp_path, url, *placement)
+        _Slow.over.set()
+        server.shutdown()
+        thread.join()
+
+    assert ended.code == 1, ended.err
+    warning = "warning: policy_model: the provider is slow to answer"
+    assert ended.err.count(warning) == 1
+    assert "where: env.yaml:2 (policy_base_url)" in ended.err
+    assert "does not answer" not in ended.err
+    [failure] = (tmp_path / "x_failures.jsonl").read_text().splitlines()
+    assert json.loads(failure)["_ng_failure_class"] == "model_error"
 
 
 ODD = """

@@ -166,7 +166,7 @@ async def test_a_failure_that_another_server_had_is_no_exception_of_this_one(
     with metering() as metered:
         lifespan = AppLifespan(app)
         await lifespan.start()
-        await serve_all(app, [200], lambda: 1)
+        await request(app, 200, asyncio.Event())
         unhandled = metered.values("gym.server.requests.unhandled_exceptions_total")
         responses = metered.values("gym.server.responses_total")
         await lifespan.stop()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from nemo_gym.cli.output import for_whoever_reads, print_json
 from nemo_gym.cli.progress import ProgressDisplay
 from nemo_gym.config.nearest import did_you_mean, nearest
 from nemo_gym.config.resolved import RunConfig
-from nemo_gym.errors import ServerDied, TransportError, UserMistake
+from nemo_gym.errors import Doubt, ServerDied, TransportError, UserMistake
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.prepare import PreparedRun, RunRequest, prepare_run
 from nemo_gym.rollouts.progress import Progress
@@ -103,7 +103,7 @@ class _Evaluation:
                     running = await stack.enter_async_context(
                         open_run(self.config, options, self.display.say)
                     )
-                _refuse_problems(running)
+                _refuse_problems(running, self.display.say)
                 return await self._collected(run, running)
 
     def _params(self, running: Mapping[str, object]) -> dict[str, object]:
@@ -236,9 +236,12 @@ def _capture_dir(tree: Mapping[str, object]) -> Path | None:
     return Path(folder) if tree.get("observability_enabled") and isinstance(folder, str) else None
 
 
-def _refuse_problems(running: RunningServers) -> None:
-    if running.problems:
-        raise as_one(running.problems)
+def _refuse_problems(running: RunningServers, say: Callable[[str], None]) -> None:
+    mistakes = [problem for problem in running.problems if not isinstance(problem, Doubt)]
+    if mistakes:
+        raise as_one(mistakes)
+    for problem in running.problems:
+        say(f"warning: {problem}")
 
 
 class _Stopping:

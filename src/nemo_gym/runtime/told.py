@@ -6,19 +6,23 @@ from nemo_gym.config.document import dotted
 from nemo_gym.config.problems import one_a_line
 from nemo_gym.config.resolved import RunConfig
 from nemo_gym.config.schema import CREDENTIAL_KEYS
-from nemo_gym.errors import UserMistake
+from nemo_gym.errors import Doubt, UserMistake
 
 __all__ = ["as_one", "mistake_of", "placed", "told"]
+
+_DOUBT = "doubt"
 
 
 def told(mistake: UserMistake) -> dict[str, str | None]:
     """Return a mistake as a JSON object."""
-    return {"what": mistake.what, "where": mistake.where, "mend": mistake.mend}
+    kind = _DOUBT if isinstance(mistake, Doubt) else None
+    return {"what": mistake.what, "where": mistake.where, "mend": mistake.mend, "kind": kind}
 
 
 def mistake_of(value: Mapping[str, str | None]) -> UserMistake:
     """Return the mistake of a JSON object."""
-    return UserMistake(str(value["what"]), where=value["where"], mend=value["mend"])
+    kind = Doubt if value.get("kind") == _DOUBT else UserMistake
+    return kind(str(value["what"]), where=value["where"], mend=value["mend"])
 
 
 def placed(mistake: UserMistake, config: RunConfig) -> UserMistake:
@@ -31,7 +35,8 @@ def placed(mistake: UserMistake, config: RunConfig) -> UserMistake:
             from_env = [key for key in CREDENTIAL_KEYS if value and config.tree.get(key) == value]
             key = next((each for each in (*from_env, path) if each in config.origins), None)
             where = f"{config.origins[key]} ({key})" if key else path
-            return UserMistake(mistake.what, where=where, mend=mistake.mend)
+            kind = Doubt if isinstance(mistake, Doubt) else UserMistake
+            return kind(mistake.what, where=where, mend=mistake.mend)
     return mistake
 
 

@@ -9,12 +9,12 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from nemo_gym.errors import TransportError, UserMistake
+from nemo_gym.errors import CallTimeout, Doubt, TransportError, UserMistake
 from nemo_gym.servers.forward import Forwarder
 from nemo_gym.servers.forward_headers import HeaderRule
 from nemo_gym.servers.forward_tries import Unanswered
@@ -33,6 +33,7 @@ from nemo_gym.wire.dialects import CHAT, MESSAGES, RESPONSES, Dialect
 __all__ = ["ForwardingModel"]
 
 _AT_START_S = 3.0
+_WAIT = "wait; if no call is answered either, see what holds the provider up"
 _START_IT = "start the provider, or correct its URL"
 _GIVE_KEY = "give the provider's own key: policy_api_key in env.yaml, or --model-api-key KEY"
 
@@ -70,17 +71,20 @@ class ForwardingModel(SimpleResponsesAPIModel):
     async def provider_problem(self) -> UserMistake | None:
         """Return why the provider cannot be used as things are; None when it answers.
 
+        A `Doubt` where it takes a connection and is silent, which a busy one does.
         `where` is the setting that is to blame, as `NAME.SETTING`. Takes three seconds at most.
         """
-        found = await _problems(self.forwarder.provider)
-        if not found:
+        problems = await _problems(self.forwarder.provider)
+        if not problems:
             return None
+        # Of several replicas one may be slow and another away.
+        found = [each for each in problems if each.kind is not Doubt] or problems
         # Replicas share their key: the first mend is a good beginning for all.
-        _, part, mend = found[0]
+        _, part, mend, kind = found[0]
         settings = type(self.config).model_fields
         setting = next((f".{name}" for name in settings if name.endswith(part)), "")
-        return UserMistake(
-            f"{self.config.name}: {'; '.join(what for what, *_ in found)}",
+        return kind(
+            f"{self.config.name}: {'; '.join(each.what for each in found)}",
             where=f"{self.config.name}{setting}",
             mend=mend,
         )
@@ -124,8 +128,14 @@ def _named(server: ForwardingModel, dialect: Dialect) -> dict[str, Any]:
     }
 
 
-_Found = tuple[str, str, str]
-"""What is wrong, what the name of the setting to blame ends in, and how to mend it."""
+class _Found(NamedTuple):
+    """What is wrong with a provider."""
+
+    what: str
+    setting: str
+    """What the name of the setting to blame ends in."""
+    mend: str
+    kind: type[UserMistake] = UserMistake
 
 
 async def _problems(provider: Provider) -> list[_Found]:
@@ -140,12 +150,15 @@ async def _problem(provider: Provider, address: Address) -> _Found | None:
     try:
         reply = await transport.send(Call("GET", address.target("/v1/models"), headers))
         await reply.aclose()
+    except CallTimeout as problem:
+        # It takes connections: one that is busy, or loads its model, answers calls later.
+        return _Found(f"the provider is slow to answer: {problem}", "base_url", _WAIT, Doubt)
     except TransportError as problem:
-        return f"the provider does not answer: {problem}", "base_url", _START_IT
+        return _Found(f"the provider does not answer: {problem}", "base_url", _START_IT)
     finally:
         await transport.aclose()
     # A 403 may only mean that this key must not list models; it can still be good for calls.
     if reply.status == 401:
         what = f"the provider at {address.origin} refuses the key ({reply.status})"
-        return what, "api_key", _GIVE_KEY
+        return _Found(what, "api_key", _GIVE_KEY)
     return None
