@@ -43,6 +43,8 @@ class Cell:
         loop = LoopFigures(
             *(recent.p50_ms, recent.p99_ms, recent.mean_ms, 0.0, 0, 0.0, None, None, 1, 1),
             observed_s=self.now,
+            lag_held_share=recent.held_share,
+            lag_recent_ms=(*self.lags.recent,)[-20:],
             lag=self.lags.read(),
         )
         model = ModelFigures(*(0, 0, 0, 0, 0, 0, NOTHING, 0, 0, 0, 0.0))
@@ -89,6 +91,21 @@ def test_a_look_too_short_for_samples_shows_those_of_the_last_seconds() -> None:
     found = view_run([now], [earlier]).diagnosis
     assert found.bottleneck == "event_loop"
     assert "loop lag p99 46" in found.evidence[0]
+
+
+@pytest.mark.parametrize("look_again", [False, True], ids=["first-look", "second-look"])
+def test_a_young_run_on_older_servers_is_not_told_of_lag_before_it(look_again: bool) -> None:
+    cell = Cell()
+    cell.lived(BLOCKED)
+    earlier, now = cell.lived(QUICK[:3]), cell.lived(QUICK[:1])
+    driver = RolloutFigures(100, 100, 8, 8, 9, 0, 9.0, 90.0, 10.0, most_active=8, ran_s=4.0)
+    seen = replace(now, rollouts=driver)
+
+    view = view_run([seen], [earlier] if look_again else [])
+
+    [shown] = view.processes
+    assert (shown.lag_p99_ms or 99) < 2
+    assert "loop lag p99 1 ms" in str(view.diagnosis)
 
 
 def test_a_stretch_without_samples_has_no_lag_to_tell() -> None:

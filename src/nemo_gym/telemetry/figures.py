@@ -12,7 +12,7 @@ from time import monotonic, perf_counter, time
 from typing import Any
 
 from nemo_gym.telemetry.exporting import exporting
-from nemo_gym.telemetry.lags import NO_LAGS, Lag, Lags, lag_of_samples
+from nemo_gym.telemetry.lags import NO_LAGS, Lags, lag_of_samples
 from nemo_gym.telemetry.live import LOADS, LiveCounts, live_counts
 from nemo_gym.telemetry.machine import busy_s, used_by_tree_s, waited_for_core_s
 from nemo_gym.telemetry.observer import driver_metrics
@@ -141,6 +141,10 @@ class LoopFigures:
     """Of all cores, the time that the process and all it started have used; in `machine_busy_s`."""
     lag_held_share: float | None = None
     """Of the samples of the last 20 s, those that found the loop held."""
+    lag_recent_ms: tuple[float, ...] = ()
+    """The samples of the last 20 s, oldest first."""
+    lag_interval_s: float = 1.0
+    """Between two samples, on average."""
     lag: HistogramReading = NO_LAGS
     """Milliseconds of every sample since telemetry began."""
 
@@ -254,7 +258,8 @@ def _loop() -> LoopFigures | None:
     observed = driver_metrics()
     if observed is None:
         return None
-    recent = _recent(observed.lags)
+    interval_s, samples = _recent(observed.lags)
+    recent = lag_of_samples(samples)
     process = observed.process
     with process.oneshot():
         times, memory, threads = process.cpu_times(), process.memory_info(), process.num_threads()
@@ -272,6 +277,8 @@ def _loop() -> LoopFigures | None:
         observed_s=monotonic() - observed.began_at,
         tree_used_s=used_by_tree_s(),
         lag_held_share=recent.held_share,
+        lag_recent_ms=samples,
+        lag_interval_s=interval_s,
         lag=observed.lags.read(),
     )
 
@@ -283,11 +290,11 @@ def _machine_busy_s() -> float | None:
     return now - active.machine_busy_s
 
 
-def _recent(lags: Lags) -> Lag:
-    """Return what the samples of the last 20 s come to, or as many of them as are kept."""
+def _recent(lags: Lags) -> tuple[float, tuple[float, ...]]:
+    """Return how often a sample is taken, and those of the last 20 s, or as many as are kept."""
     active = exporting()
-    number = 1 if active is None else math.ceil(_RECENT_S / active.sample_interval_s)
-    return lag_of_samples([*lags.recent.copy()][-number:])
+    interval_s = _RECENT_S if active is None else active.sample_interval_s
+    return interval_s, tuple(lags.recent.copy())[-math.ceil(_RECENT_S / interval_s) :]
 
 
 def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
@@ -313,7 +320,7 @@ def _model_of(raw: dict[str, Any]) -> ModelFigures:
 
 def _loop_of(raw: dict[str, Any]) -> LoopFigures:
     told = {"lag": _reading(raw["lag"])} if "lag" in raw else {}
-    return LoopFigures(**{**raw, **told})
+    return LoopFigures(**{**raw, **told, "lag_recent_ms": tuple(raw.get("lag_recent_ms", ()))})
 
 
 def _reading(raw: dict[str, Any]) -> HistogramReading:

@@ -157,7 +157,7 @@ def _loop_share(figures: Figures, settled: Window) -> float | None:
 
 def _with_processes(figures: Figures, window: Window) -> Figures:
     settled = [(one, before) for one, before in window.pairs if _settled(one)]
-    processes = [process_view(one, before) for one, before in settled]
+    processes = [process_view(*pair, window.ran_s) for pair in settled]
     late = max(processes, key=_lateness, default=None)
     return replace(
         figures,

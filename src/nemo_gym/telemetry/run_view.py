@@ -109,7 +109,7 @@ def view_run(
     return RunView(
         rollouts=_rollouts(pace, settled if since == "earlier" else begin),
         servers=_servers(pace),
-        processes=tuple(process_view(one, before) for one, before in window.pairs),
+        processes=tuple(process_view(*pair, window.ran_s) for pair in window.pairs),
         model_calls=sum(one.model.calls for one in now),
         model_in_flight=sum(one.model.in_flight for one in now),
         model_errors=sum(one.model.errors for one in now),

@@ -1,12 +1,13 @@
 """A stretch of a run: each process now and a while ago, in; what grew in between, out. Pure."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 from nemo_gym.telemetry.figures import FigureSnapshot, LoopFigures
-from nemo_gym.telemetry.lags import Lag, lag_of
+from nemo_gym.telemetry.lags import Lag, lag_of, lag_of_samples
 from nemo_gym.telemetry.series import HistogramReading
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "share",
 ]
 
+_START_S = 5.0
+"""Servers that are so much older than a run are no part of it."""
 _SHORT_S = 5.0
 """A shorter stretch between two looks has too few samples of a loop to tell a mean from a pause."""
 
@@ -68,6 +71,8 @@ class Window:
         known = {(one.process, one.pid): one for one in earlier}
         self.pairs = [(one, known.get((one.process, one.pid))) for one in now]
         lasted = [one.rollouts.ran_s for one in now if one.rollouts and one.rollouts.ran_s]
+        self.ran_s = max(lasted, default=None)
+        """How old the run is; None where none is driven."""
         if earlier or not lasted:
             lasted = [_seconds(*pair) for pair in self.pairs]
         # What a run's servers did, they did since its driver began, and not while they started.
@@ -118,8 +123,13 @@ def ended_in_session(one: FigureSnapshot) -> int:
     return 0 if counts is None else counts.finished - counts.finished_before + counts.failed
 
 
-def process_view(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessView:
-    """Return what one process did between two looks; since it began, where there is no first."""
+def process_view(
+    one: FigureSnapshot, before: FigureSnapshot | None, ran_s: float | None = None
+) -> ProcessView:
+    """Return what one process did between two looks; since it began, where there is no first.
+
+    Lag is of the run alone, which is `ran_s` old, where one is driven: servers may be older.
+    """
     loop, earlier = one.loop, before.loop if before else None
     if loop is None:
         return ProcessView(one.process, one.pid, None, None, None, None, None)
@@ -130,7 +140,7 @@ def process_view(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessV
     waited_s = (loop.cpu_wait_s or 0.0) - ((earlier.cpu_wait_s or 0.0) if earlier else 0.0)
     busy_s = (loop.machine_busy_s or 0.0) - ((earlier.machine_busy_s or 0.0) if earlier else 0.0)
     used_s = (loop.tree_used_s or 0.0) - ((earlier.tree_used_s or 0.0) if earlier else 0.0)
-    lag = _lag(loop, earlier, seconds)
+    lag = _lag(loop, earlier, seconds, ran_s)
     return ProcessView(
         name=one.process,
         pid=one.pid,
@@ -147,10 +157,17 @@ def process_view(one: FigureSnapshot, before: FigureSnapshot | None) -> ProcessV
     )
 
 
-def _lag(loop: LoopFigures, earlier: LoopFigures | None, seconds: float) -> Lag:
+def _lag(
+    loop: LoopFigures, earlier: LoopFigures | None, seconds: float, ran_s: float | None
+) -> Lag:
     """Return the lag of the stretch, or of the last 20 s where it is too short to have one."""
     sampled = loop.lag.since(earlier.lag if earlier else None)
-    if seconds < _SHORT_S if earlier else sampled.count < 2:
+    older = ran_s is not None and loop.observed_s > ran_s + _START_S
+    if seconds < _SHORT_S if earlier else (older or sampled.count < 2):
+        before = len(loop.lag_recent_ms)
+        before -= before if ran_s is None else math.ceil(ran_s / loop.lag_interval_s)
+        if before > 0:
+            return lag_of_samples(loop.lag_recent_ms[before:])
         return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms, loop.lag_held_share)
     return lag_of(sampled)
 
