@@ -57,6 +57,19 @@ def test_a_single_pause_is_told_as_what_it_is() -> None:
     assert "blocks" not in found.advice
 
 
+@pytest.mark.parametrize(("busy", "told"), [(0.97, True), (0.5, False)])
+def test_a_late_loop_that_nothing_holds_is_no_blocked_one(busy: float, told: bool) -> None:
+    found = diagnose(
+        held(
+            loop_held_share=0.01, loop_share=0.9, provider_share=0.9, rounds=15,
+            machine_busy_share=busy, run_machine_share=0.1,
+        )
+    )  # fmt: skip
+
+    assert found.bottleneck == "admission"
+    assert found.advice.endswith("; besides, all cores of the machine are 97 % busy") is told
+
+
 def test_a_figure_that_speaks_against_the_advice_is_no_evidence_for_it() -> None:
     found = diagnose(
         Figures(provider_share=0.9, provider_again_share=0.04, provider_growth=1.0, active=8)

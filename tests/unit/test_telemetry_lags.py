@@ -39,12 +39,15 @@ class Cell:
         for lag in lags:
             self.lags.record(lag)
         self.now += len(lags)
-        recent = lag_of_samples([*self.lags.recent][-20:])
+        last = (*self.lags.recent_held,)[-20:]
+        recent = lag_of_samples((*self.lags.recent,)[-20:], last)
         loop = LoopFigures(
             *(recent.p50_ms, recent.p99_ms, recent.mean_ms, 0.0, 0, 0.0, None, None, 1, 1),
             observed_s=self.now,
             lag_held_share=recent.held_share,
             lag_recent_ms=(*self.lags.recent,)[-20:],
+            lag_recent_held=last,
+            lag_held=self.lags.held,
             lag=self.lags.read(),
         )
         model = ModelFigures(*(0, 0, 0, 0, 0, 0, NOTHING, 0, 0, 0, 0.0))

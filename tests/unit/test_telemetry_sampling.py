@@ -64,9 +64,9 @@ def sampled(held_s: float, period_s: float, interval_s: float = 1.0, seed: int =
         with metering(interval_s=interval_s) as metered:
             state = _acquire_process_observer(metered.meter)
             try:
-                sampling = asyncio.ensure_future(
-                    _sample(state, interval_s, "server", False, draw=Random(seed).random)  # noqa: S311 - no secret
-                )
+                state.draw = Random(seed).random  # noqa: S311 - no secret
+                state.coreless_s = lambda: 0.0
+                sampling = asyncio.ensure_future(_sample(state, interval_s, "server", False))
                 working = asyncio.ensure_future(work())
                 await asyncio.sleep(SAMPLES * interval_s)
                 for task in (sampling, working):
@@ -88,7 +88,7 @@ def test_the_share_that_a_loop_is_held_is_told_whatever_its_beat(
 ) -> None:
     lags = sampled(share * period_s, period_s)
 
-    told = lag_of(lags.read())
+    told = lag_of(lags.read(), lags.held)
 
     # The last 5 ms of each hold are not told from an idle loop.
     assert told.held_share == pytest.approx(share, abs=0.05 + 0.005 / period_s)
@@ -98,7 +98,7 @@ def test_the_share_that_a_loop_is_held_is_told_whatever_its_beat(
 def test_a_load_that_repeats_with_the_interval_is_not_met_in_step() -> None:
     lags = sampled(0.8, 1.0, interval_s=1.0)
 
-    told = lag_of(lags.read())
+    told = lag_of(lags.read(), lags.held)
 
     # Free for a fifth of the time, and late by 0 to 800 ms alike for the rest of it.
     assert told.p50_ms == pytest.approx(300, abs=40)
@@ -108,7 +108,7 @@ def test_a_load_that_repeats_with_the_interval_is_not_met_in_step() -> None:
 def test_a_hold_longer_than_the_interval_counts_for_every_instant_it_covers() -> None:
     lags = sampled(5.0, 10.0, interval_s=0.5)
 
-    told = lag_of(lags.read())
+    told = lag_of(lags.read(), lags.held)
 
     assert lags.read().count == pytest.approx(SAMPLES, abs=20)
     assert told.held_share == pytest.approx(0.5, abs=0.05)
@@ -123,8 +123,17 @@ def test_kept_and_counted_samples_tell_the_same_share() -> None:
     for lag_ms in (0.3, 4.9, 5.0, 5.2, 80.0, 2e6):
         lags.record(lag_ms)
 
-    assert lag_of(lags.read()).held_share == lag_of_samples(lags.recent).held_share == 0.5
+    assert lag_of(lags.read(), lags.held).held_share == 0.5
+    assert lag_of_samples(lags.recent, lags.recent_held).held_share == 0.5
     assert lag_of_samples([]).held_share is None
+
+
+def test_a_loop_that_had_no_core_was_not_held() -> None:
+    lags = Lags()
+    lags.record(90.0, coreless_ms=88.0)
+    lags.record(90.0, coreless_ms=30.0)
+
+    assert (lags.held, [*lags.recent], [*lags.recent_held]) == (1, [90.0, 90.0], [False, True])
 
 
 @given(st.randoms(use_true_random=False), st.floats(0, 1e9), st.floats(1e-3, 3600))

@@ -15,8 +15,8 @@ _DOUBT = "doubt"
 
 def told(mistake: UserMistake) -> dict[str, str | None]:
     """Return a mistake as a JSON object."""
-    kind = _DOUBT if isinstance(mistake, Doubt) else None
-    return {"what": mistake.what, "where": mistake.where, "mend": mistake.mend, "kind": kind}
+    said = {"what": mistake.what, "where": mistake.where, "mend": mistake.mend}
+    return {**said, "kind": _DOUBT} if isinstance(mistake, Doubt) else said
 
 
 def mistake_of(value: Mapping[str, str | None]) -> UserMistake:

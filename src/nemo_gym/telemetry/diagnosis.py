@@ -184,10 +184,14 @@ def _where(figures: Figures) -> str:
 
 def _besides(figures: Figures, rule: _Rule) -> str:
     """Return the end of an advice that shows a late loop as evidence and is not about it."""
-    held = figures.loop_held_share
-    single = held is not None and held < _OFTEN
-    if rule.bottleneck not in _WAITING_FOR_OTHERS or single or not _late(figures):
+    held, busy = figures.loop_held_share, figures.machine_busy_share
+    if rule.bottleneck not in _WAITING_FOR_OTHERS or not _late(figures):
         return ""
+    if held is not None and held < _OFTEN:
+        # A pause or two; or a loop that nothing holds waits for a core.
+        if busy is None or busy < _FULL_MACHINE:
+            return ""
+        return f"; besides, all cores of the machine are {_percent(busy)} busy"
     of = figures.loop_lag_of or "one process"
     return f"; besides, something blocks the event loop of {of}, which more concurrency waits for"
 
@@ -229,6 +233,7 @@ _HELD = 0.7
 """A loop that is held for so much of the time has no room for as much again, whoever else waits."""
 _OFTEN = 0.05
 """Less than that of the time is a pause or two."""
+_FULL_MACHINE = 0.9
 _FULL = {"provider_again_share": 0.02, "provider_growth": 1.8}
 """From where on a figure says that a provider is full; below, it is no evidence of that."""
 _WAITING_FOR_OTHERS = ("admission", "provider", "outside_calls")
@@ -285,6 +290,9 @@ def _filled(figures: Figures) -> bool:
 
 def _slow_loop(figures: Figures) -> bool:
     late = _late(figures) and _least("loop_lag_mean_ms", 10)(figures)
+    held = figures.loop_held_share
+    if held is not None and held < _OFTEN:
+        return False
     if late and _least("loop_held_share", _HELD)(figures):
         return True
     lost = figures.loop_share

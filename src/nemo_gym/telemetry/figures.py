@@ -143,6 +143,10 @@ class LoopFigures:
     """Of the samples of the last 20 s, those that found the loop held."""
     lag_recent_ms: tuple[float, ...] = ()
     """The samples of the last 20 s, oldest first."""
+    lag_recent_held: tuple[bool, ...] = ()
+    """Of each of them, whether it found the loop held."""
+    lag_held: int | None = None
+    """How many of all samples found the loop held."""
     lag_interval_s: float = 1.0
     """Between two samples, on average."""
     lag: HistogramReading = NO_LAGS
@@ -258,8 +262,8 @@ def _loop() -> LoopFigures | None:
     observed = driver_metrics()
     if observed is None:
         return None
-    interval_s, samples = _recent(observed.lags)
-    recent = lag_of_samples(samples)
+    interval_s, samples, held = _recent(observed.lags)
+    recent = lag_of_samples(samples, held)
     process = observed.process
     with process.oneshot():
         times, memory, threads = process.cpu_times(), process.memory_info(), process.num_threads()
@@ -278,6 +282,8 @@ def _loop() -> LoopFigures | None:
         tree_used_s=used_by_tree_s(),
         lag_held_share=recent.held_share,
         lag_recent_ms=samples,
+        lag_recent_held=held,
+        lag_held=observed.lags.held,
         lag_interval_s=interval_s,
         lag=observed.lags.read(),
     )
@@ -290,11 +296,12 @@ def _machine_busy_s() -> float | None:
     return now - active.machine_busy_s
 
 
-def _recent(lags: Lags) -> tuple[float, tuple[float, ...]]:
+def _recent(lags: Lags) -> tuple[float, tuple[float, ...], tuple[bool, ...]]:
     """Return how often a sample is taken, and those of the last 20 s, or as many as are kept."""
     active = exporting()
     interval_s = _RECENT_S if active is None else active.sample_interval_s
-    return interval_s, tuple(lags.recent.copy())[-math.ceil(_RECENT_S / interval_s) :]
+    last = slice(-math.ceil(_RECENT_S / interval_s), None)
+    return interval_s, tuple(lags.recent.copy())[last], tuple(lags.recent_held.copy())[last]
 
 
 def _snapshot(raw: dict[str, Any]) -> FigureSnapshot:
@@ -319,8 +326,9 @@ def _model_of(raw: dict[str, Any]) -> ModelFigures:
 
 
 def _loop_of(raw: dict[str, Any]) -> LoopFigures:
-    told = {"lag": _reading(raw["lag"])} if "lag" in raw else {}
-    return LoopFigures(**{**raw, **told, "lag_recent_ms": tuple(raw.get("lag_recent_ms", ()))})
+    told: dict[str, Any] = {"lag": _reading(raw["lag"])} if "lag" in raw else {}
+    told |= {name: tuple(raw[name]) for name in ("lag_recent_ms", "lag_recent_held") if name in raw}
+    return LoopFigures(**{**raw, **told})
 
 
 def _reading(raw: dict[str, Any]) -> HistogramReading:

@@ -31,49 +31,57 @@ class Lag:
     held_share: float | None = None
     """Of the time, the part in which something held the loop, for longer than `HELD_MS`.
 
-    Samples are taken at random instants, so their share is that of the time, on average.
+    Samples are taken at random instants, so their share is that of the time, on average. Time in
+    which the loop had no core is left out: that holds up a loop that nothing holds.
     """
 
 
 class Lags:
     """Samples of one process, in bounded memory."""
 
-    __slots__ = ("_all", "recent")
+    __slots__ = ("_all", "held", "recent", "recent_held")
 
     def __init__(self) -> None:
         self._all = PlainHistogram(LIVE_DURATION_BOUNDARIES_MS)
         self.recent: deque[float] = deque(maxlen=_KEPT)
         """The last ones, oldest first."""
+        self.recent_held: deque[bool] = deque(maxlen=_KEPT)
+        """Of the same, whether the loop was held."""
+        self.held = 0
+        """How many of all found the loop held."""
 
-    def record(self, lag_ms: float) -> None:
-        """Add one sample."""
+    def record(self, lag_ms: float, coreless_ms: float = 0.0) -> None:
+        """Add one sample; the loop had no core for up to `coreless_ms` of the lag."""
         self._all.record(lag_ms)
+        held = lag_ms - coreless_ms > HELD_MS
+        self.held += held
         self.recent.append(lag_ms)
+        self.recent_held.append(held)
 
     def read(self) -> HistogramReading:
         """Return all samples so far."""
         return self._all.read().trimmed()
 
 
-def lag_of(samples: HistogramReading) -> Lag:
-    """Return what counted samples come to, within 2 % of the longest."""
+def lag_of(samples: HistogramReading, held: int | None = None) -> Lag:
+    """Return what counted samples come to, within 2 % of the longest; `held` found it held."""
     longest, rest = samples.quantile(1.0), samples.count - 1
     if longest is None:
         return Lag()
     mean = max(0.0, samples.total - longest) / rest if rest > 0 else None
-    held = samples.above(HELD_MS) / samples.count
-    return Lag(samples.quantile(0.5), samples.quantile(0.99), mean, held)
+    share = None if held is None else held / samples.count
+    return Lag(samples.quantile(0.5), samples.quantile(0.99), mean, share)
 
 
-def lag_of_samples(samples: Sequence[float]) -> Lag:
-    """Return what samples come to."""
+def lag_of_samples(samples: Sequence[float], held: Sequence[bool] = ()) -> Lag:
+    """Return what samples come to; `held` says of each of them whether it found the loop held."""
     ordered = sorted(samples)
     if not ordered:
         return Lag()
     rest = ordered[:-1]
     mean = sum(rest) / len(rest) if rest else None
-    held = sum(lag_ms > HELD_MS for lag_ms in ordered) / len(ordered)
-    return Lag(_quantile(ordered, 0.5), _quantile(ordered, 0.99), mean, held)
+    share = sum(held) / len(held) if held else None
+    return Lag(_quantile(ordered, 0.5), _quantile(ordered, 0.99), mean, share)
 
 
 def _quantile(ordered: Sequence[float], q: float) -> float:

@@ -29,6 +29,7 @@ from nemo_gym.telemetry.counts import DriverCounts, RequestCounts
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.instruments import make, make_histogram, swallowing
 from nemo_gym.telemetry.lags import Lags
+from nemo_gym.telemetry.machine import waited_for_core_s
 from nemo_gym.telemetry.names import (
     CPU_MODE_ATTRIBUTE,
     DRIVER_ACTIVE_INSTRUMENT,
@@ -216,6 +217,10 @@ class _ProcessObserver:
         self.driver = DriverCounts()
         self.lags = Lags()
         self.samplers: dict[tuple[int, str | None], asyncio.Task[Any] | None] = {}
+        self.draw: Callable[[], float] = random
+        """Where in its interval a sample is taken, from 0 to 1."""
+        self.coreless_s: Callable[[], float | None] = waited_for_core_s
+        """How long this process has been ready to run without a core."""
         self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
@@ -306,25 +311,24 @@ async def _stop(sampler: "asyncio.Task[None] | None") -> None:
 
 
 async def _sample(
-    state: _ProcessObserver,
-    interval_seconds: float,
-    loop_name: str,
-    count_tasks: bool,
-    draw: Callable[[], float] = random,
+    state: _ProcessObserver, interval_seconds: float, loop_name: str, count_tasks: bool
 ) -> None:
     """Once an interval, record how late this coroutine woke up, and what waits to be recorded."""
     attributes = {EVENT_LOOP_ATTRIBUTE: loop_name}
     loop = asyncio.get_running_loop()
-    for due in instants(loop.time(), interval_seconds, draw):
+    coreless_s = 0.0
+    for due in instants(loop.time(), interval_seconds, state.draw):
         early = due - loop.time()
         if early > 0:
+            coreless_s = state.coreless_s() or 0.0
             await asyncio.sleep(early)
+            coreless_s = (state.coreless_s() or 0.0) - coreless_s
         lag_s = max(0.0, loop.time() - due)
         if lag_s > _MOST_MISSED * interval_seconds:
             continue
         lag_ms = lag_s * 1000
         if _speaks_for_its_loop(state):
-            state.lags.record(lag_ms)
+            state.lags.record(lag_ms, coreless_s * 1000)
         if not _speaks_for_its_loop(state, loop_name):
             continue  # several apps may observe one loop; where one ends, the next goes on
         swallowing(state.lag.record, lag_ms, attributes)

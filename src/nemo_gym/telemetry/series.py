@@ -72,11 +72,6 @@ class HistogramReading:
             below += count
         return None
 
-    def above(self, bound: float) -> int:
-        """Return how many readings were above one of the bounds."""
-        held = zip(self.bounds, self.counts, strict=False)
-        return self.counts[-1] + sum(count for upper, count in held if upper > bound)
-
     def trimmed(self) -> "HistogramReading":
         """Return the same without the empty buckets at both ends: less to send."""
         held = [index for index, count in enumerate(self.counts) if count]

@@ -36,7 +36,7 @@ class MetricsOptions(_Section):
     enabled: bool = False
     """Whether metrics are measured and exported."""
     sample_interval_s: float = Field(default=1.0, gt=0, le=3600)
-    """Seconds between two samples of an event loop, an hour at most."""
+    """Seconds between two samples of an event loop, on average, an hour at most."""
     export_interval_s: float = Field(default=10.0, gt=0, le=86_400)
     """Seconds between two exports to a collector, a day at most.
 

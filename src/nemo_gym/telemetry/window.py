@@ -167,9 +167,12 @@ def _lag(
         before = len(loop.lag_recent_ms)
         before -= before if ran_s is None else math.ceil(ran_s / loop.lag_interval_s)
         if before > 0:
-            return lag_of_samples(loop.lag_recent_ms[before:])
+            return lag_of_samples(loop.lag_recent_ms[before:], loop.lag_recent_held[before:])
         return Lag(loop.lag_p50_ms, loop.lag_p99_ms, loop.lag_mean_ms, loop.lag_held_share)
-    return lag_of(sampled)
+    held = loop.lag_held
+    if held is not None and earlier is not None:
+        held -= earlier.lag_held or 0
+    return lag_of(sampled, held)
 
 
 def _seconds(one: FigureSnapshot, before: FigureSnapshot | None) -> float:
