@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.telemetry.lags import Lags, lag_of, lag_of_samples
+from nemo_gym.telemetry.machine import CoreWaits
 from nemo_gym.telemetry.observer import (
     _acquire_process_observer,
     _release_process_observer,
     _sample,
 )
-from nemo_gym.telemetry.sampling import instants
+from nemo_gym.telemetry.sampling import instants, wait_s
 from support.meters import metering
 
 SAMPLES = 1500
@@ -65,7 +66,7 @@ def sampled(held_s: float, period_s: float, interval_s: float = 1.0, seed: int =
             state = _acquire_process_observer(metered.meter)
             try:
                 state.draw = Random(seed).random  # noqa: S311 - no secret
-                state.coreless_s = lambda: 0.0
+                state.core_waits = lambda: None
                 sampling = asyncio.ensure_future(_sample(state, interval_s, "server", False))
                 working = asyncio.ensure_future(work())
                 await asyncio.sleep(SAMPLES * interval_s)
@@ -157,3 +158,17 @@ def test_every_moment_of_an_interval_is_as_likely_to_be_met() -> None:
     for part in range(10):
         met = sum(part / 10 <= first < (part + 1) / 10 for first in firsts)
         assert met == pytest.approx(400, abs=80)
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "turns", "wait"),
+    [(0.14, 1, 0.14), (0.14, 3, 0.14), (0.3, 60, 0.02), (0.0, 9, 0.0), (0.1, 0, 0.1)],
+    ids=["only-this-wake-up", "few", "one-of-many", "none", "no-turn-counted"],
+)
+def test_of_the_waits_for_a_core_one_may_be_that_of_the_sample(
+    waited_s: float, turns: int, wait: float
+) -> None:
+    before, after = CoreWaits(5.0, 100), CoreWaits(5.0 + waited_s, 100 + turns)
+
+    assert wait_s(before, after) == pytest.approx(wait)
+    assert wait_s(None, after) == wait_s(before, None) == 0.0

@@ -5,8 +5,17 @@ None where the kernel does not tell.
 
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["busy_s", "used_by_tree_s", "waited_for_core_s"]
+__all__ = ["CoreWaits", "busy_s", "core_waits", "used_by_tree_s", "waited_for_core_s"]
+
+
+class CoreWaits(NamedTuple):
+    """How long a thread has been ready to run and had no core, and how often it got one."""
+
+    waited_s: float
+    turns: int
+
 
 _IDLE_AND_IOWAIT = slice(3, 5)
 _WITHOUT_GUESTS = slice(0, 8)
@@ -26,9 +35,16 @@ def busy_s() -> float | None:
 
 def waited_for_core_s() -> float | None:
     """Return how long the main thread has been ready to run and had no core."""
+    waits = core_waits()
+    return None if waits is None else waits.waited_s
+
+
+def core_waits() -> CoreWaits | None:
+    """Return the waits of the main thread for a core so far."""
     try:
-        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
+        _, waited_ns, turns = Path("/proc/self/schedstat").read_text().split()
+        return CoreWaits(int(waited_ns) / 1e9, int(turns))
+    except (OSError, ValueError):
         return None
 
 

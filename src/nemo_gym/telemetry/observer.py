@@ -29,7 +29,7 @@ from nemo_gym.telemetry.counts import DriverCounts, RequestCounts
 from nemo_gym.telemetry.exporting import exporting
 from nemo_gym.telemetry.instruments import make, make_histogram, swallowing
 from nemo_gym.telemetry.lags import Lags
-from nemo_gym.telemetry.machine import waited_for_core_s
+from nemo_gym.telemetry.machine import CoreWaits, core_waits
 from nemo_gym.telemetry.names import (
     CPU_MODE_ATTRIBUTE,
     DRIVER_ACTIVE_INSTRUMENT,
@@ -71,7 +71,7 @@ from nemo_gym.telemetry.names import (
     ROLLOUT_TURNS_INSTRUMENT,
 )
 from nemo_gym.telemetry.readings import PROCESS_AND_REQUESTS
-from nemo_gym.telemetry.sampling import instants
+from nemo_gym.telemetry.sampling import instants, wait_s
 from nemo_gym.telemetry.together import TogetherOf, together
 
 __all__ = [
@@ -219,8 +219,8 @@ class _ProcessObserver:
         self.samplers: dict[tuple[int, str | None], asyncio.Task[Any] | None] = {}
         self.draw: Callable[[], float] = random
         """Where in its interval a sample is taken, from 0 to 1."""
-        self.coreless_s: Callable[[], float | None] = waited_for_core_s
-        """How long this process has been ready to run without a core."""
+        self.core_waits: Callable[[], CoreWaits | None] = core_waits
+        """How long this process has been ready to run without a core, and how often it got one."""
         self.began_at = monotonic()
         self.lag = instruments.lag
         self.tasks = instruments.tasks
@@ -320,9 +320,9 @@ async def _sample(
     for due in instants(loop.time(), interval_seconds, state.draw):
         early = due - loop.time()
         if early > 0:
-            coreless_s = state.coreless_s() or 0.0
+            before = state.core_waits()
             await asyncio.sleep(early)
-            coreless_s = (state.coreless_s() or 0.0) - coreless_s
+            coreless_s = wait_s(before, state.core_waits())
         lag_s = max(0.0, loop.time() - due)
         if lag_s > _MOST_MISSED * interval_seconds:
             continue

@@ -11,9 +11,13 @@ a random order, so a load of that very period is met at all parts of its beat.
 from collections.abc import Callable, Iterator
 from itertools import count
 
-__all__ = ["instants"]
+from nemo_gym.telemetry.machine import CoreWaits
+
+__all__ = ["instants", "wait_s"]
 
 _PARTS = 8
+_LONG = 4
+"""A wait for a core is taken to be so many times as long as the others at most."""
 
 
 def instants(began: float, interval: float, draw: Callable[[], float]) -> Iterator[float]:
@@ -24,3 +28,14 @@ def instants(began: float, interval: float, draw: Callable[[], float]) -> Iterat
     for first in count(0, _PARTS):
         for number, part in enumerate(sorted(range(_PARTS), key=lambda _: draw()), first):
             yield began + (number + (part + draw()) / _PARTS) * interval
+
+
+def wait_s(before: CoreWaits | None, after: CoreWaits | None) -> float:
+    """Return how much of a late wake-up may have been a wait for a core: one of those in between.
+
+    Not all of them: those of other work in between held nobody up any more.
+    """
+    if before is None or after is None:
+        return 0.0
+    waited_s, turns = after.waited_s - before.waited_s, after.turns - before.turns
+    return min(waited_s, _LONG * waited_s / turns) if turns > 0 else waited_s
