@@ -30,7 +30,7 @@ async def ended_by(how: str, row: Row, stop: StopSignal) -> FakeAnswer:
         case "refused":
             return FakeAnswer(422, b"{}")
         case "broken":
-            raise TransportError("agent", "connection lost")
+            raise TransportError("connection lost")
         case "bug":
             raise KeyError(how)
         case "stopped":
