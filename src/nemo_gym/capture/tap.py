@@ -212,7 +212,7 @@ class ExchangeTap:
         )
         if not self._bodiless:
             return _SEND
-        if self._declared == 0 and self._is_stream:
+        if self._declared == 0 and self._says_stream:
             self._read(b"", now, last=True)  # a stream of nothing, however that is framed
         return self._commit()
 
