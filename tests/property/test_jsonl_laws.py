@@ -2,6 +2,7 @@
 
 import json
 import threading
+from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,7 +36,8 @@ def test_a_cut_costs_at_most_one_line_and_the_next_append_is_whole(
 ) -> None:
     whole = b"".join(encode(row) + b"\n" for row in rows)
     cut = data.draw(st.integers(0, len(whole)))
-    survivors = [row for row in rows if whole.index(encode(row)) + len(encode(row)) <= cut]
+    line_ends = accumulate(len(encode(row)) + 1 for row in rows)
+    survivors = sum(line_end - 1 <= cut for line_end in line_ends)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
         path.write_bytes(whole[:cut])
@@ -46,7 +48,7 @@ def test_a_cut_costs_at_most_one_line_and_the_next_append_is_whole(
         found = [row for _, row in read_jsonl_objects(path)]
         assert found[-1] == {"next": 1}
         assert not any(isinstance(row, Damaged) for row in found)
-        assert len(found) - 1 >= len({json.dumps(row) for row in survivors})
+        assert len(found) - 1 == survivors
         assert found[:-1] == rows[: len(found) - 1]
         assert len(torn) == (1 if sink.dropped_bytes else 0)
 
