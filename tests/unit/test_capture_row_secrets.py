@@ -224,6 +224,23 @@ def test_a_body_that_is_no_text_at_all_is_kept_as_base64() -> None:
     assert stored["notes"] == {"undecodable_body": ["response"]}
 
 
+def test_a_key_like_a_word_is_hidden_in_the_errors_of_an_answer_that_began_well() -> None:
+    said = chunk({"content": "use planted-word-key"})
+    error = b'data: {"error":{"message":"no such key: planted-word-key","code":null}}\n\n'
+
+    streamed = _stored(_answered(said + error, headers=SSE, key="planted-word-key"))
+    body = b'{"error":{"message":"no such key: planted-word-key"},"choices":null}'
+    whole = _stored(_answered(body, key="planted-word-key"))
+
+    assert streamed["error_category"] == "upstream_error"
+    assert streamed["response_raw"] == (
+        said.decode() + 'data: {"error":{"message":"no such key: ***","code":null}}\n\n'
+    )
+    assert streamed["response"]["choices"][0]["message"]["content"] == "use planted-word-key"
+    assert streamed["notes"]["hidden"] == 2  # once in the text, once in what it amounts to
+    assert whole["response"]["error"]["message"] == "no such key: ***"
+
+
 def test_a_stream_with_a_stray_byte_tells_of_it() -> None:
     body = chunk({"content": "a"}) + b": \xff\n\n"
 

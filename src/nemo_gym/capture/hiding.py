@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable
 from urllib.parse import unquote, unquote_plus
 
 from nemo_gym.config.spellings import SecretFinder, without
-from nemo_gym.wire.json import is_array, is_object
+from nemo_gym.wire.json import LENIENT_DECODER, is_array, is_object
 
 __all__ = ["BodyHider", "Hider", "credentials_of", "looks_secret"]
 
@@ -36,6 +36,7 @@ _STRUCTURE = re.compile(
     r"(?:type|role|status|object|finish_reason|stop_reason|model|id|[a-z_]+_id)"
 )
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:(?P<closed>")(?P<key>\s*+:)?)?', re.DOTALL)
+_ERROR = re.compile(r'"error"(?!\s*:\s*null)(?P<member>\s*:\s*)?+')
 # As many characters of a secret, each spelled at its longest, are looked at where a text was cut.
 _LONGEST_SPELLING = 40
 
@@ -135,10 +136,11 @@ class BodyHider:
     `keys` are hidden wherever they stand. `secrets` that look like nothing else (`looks_secret`)
     are hidden too, but for the values of `type`, `role`, `status`, `object`, `finish_reason`,
     `stop_reason`, `model` and ids. The others may as well be words: they are hidden in the texts
-    of an error only, which `in_error` says the bodies are, and never as the name of a member.
+    of an error only, and never as the name of a member. The bodies are errors where `in_error` says
+    so; elsewhere what stands under `error` is one, and an event of that type.
     """
 
-    __slots__ = ("_all", "_keys", "_sure", "_weak", "hidden")
+    __slots__ = ("_all", "_in_error", "_keys", "_sure", "_weak", "hidden")
 
     def __init__(self, keys: Iterable[str], secrets: Iterable[str], *, in_error: bool) -> None:
         known = {secret for secret in keys if len(secret) >= _SHORTEST}
@@ -146,10 +148,10 @@ class BodyHider:
         sure = {secret for secret in others if looks_secret(secret)}
         self._keys = SecretFinder(known)
         self._sure = SecretFinder(sure)
-        weak = others - sure if in_error else set[str]()
-        self._weak = SecretFinder(weak)
+        self._in_error = in_error
+        self._weak = SecretFinder(others - sure)
         # `Bearer sk-…` begins with a word, and what is secret of it is here by itself.
-        parts = known | sure | weak
+        parts = known | others if in_error else known | sure
         self._all = [s for s in parts if not any(o != s and o in s for o in parts)]
         self.hidden = 0
         """How many places were hidden so far."""
@@ -199,8 +201,30 @@ class BodyHider:
         strings = _Strings(text)
         found = [strings.within(span) for span in known]
         found += [strings.within(span) for span in sure if not strings.is_structure(span)]
-        found += [strings.within(span) for span in weak if strings.is_prose(span)]
+        found += [
+            strings.within(span)
+            for span in weak
+            if strings.is_prose(span) and (self._in_error or _is_of_error(text, *span))
+        ]
         return _apart(found)
+
+
+def _is_of_error(text: str, start: int, end: int) -> bool:
+    """Say whether this place is within the `error` of its line, or its line is one as a whole."""
+    last = text.find("\n", end)
+    line = text.rfind("\n", 0, start) + 1, len(text) if last < 0 else last
+    for error in _ERROR.finditer(text, *line):
+        if error["member"] is None:
+            return True  # `"type":"error"`
+        if error.end() > start:
+            return False
+        try:
+            _, after = LENIENT_DECODER.raw_decode(text, error.end())
+        except (ValueError, RecursionError):  # it is cut
+            after = line[1]
+        if end <= after:
+            return True
+    return False
 
 
 class _Strings:
