@@ -333,3 +333,24 @@ async def test_a_client_that_went_before_its_request_began_is_noticed() -> None:
     await client.call(_waiting(entered, ended))
 
     assert ended == ["cancelled"]
+
+
+async def test_a_handler_that_missed_its_cancellation_ends_when_it_sends(
+    caller: Caller | None,
+) -> None:
+    client, sent = _Client(_chunk(b"", more=False), caller=caller), list[int]()
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await _read(receive)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        client.leave()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        for number in range(3):
+            await send({"type": "http.response.body", "body": b"x", "more_body": True})
+            sent.append(number)
+
+    await client.call(app)
+
+    assert sent == []
+    assert client.gone == [True]

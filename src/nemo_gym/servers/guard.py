@@ -63,7 +63,7 @@ class DisconnectGuard:
         try:
             await self.app(scope, watched.receive, watched.send)
         except asyncio.CancelledError:
-            if not watched.took_back_cancellation():
+            if not await watched.took_back_cancellation():
                 raise
         else:
             await watched.absorb_cancellation()
@@ -74,7 +74,12 @@ class DisconnectGuard:
 
 
 async def _to_nobody() -> None:
-    """Send nothing."""
+    """End who sends something to a client that has gone.
+
+    They have been cancelled, but that may have been swallowed on its way: `asyncio.wait_for` of
+    Python 3.11 does so where what it waits for ends at that moment.
+    """
+    raise asyncio.CancelledError(CLIENT_WENT_AWAY)
 
 
 class _Watched:
@@ -125,8 +130,7 @@ class _Watched:
                 self._watch_soon()
 
     def send(self, message: Message) -> Awaitable[None]:
-        if self.client_gone and not self.started:
-            # An app that was reading the body answers that it is cut: nobody is there to hear it.
+        if self.client_gone and not self.finished:
             return _to_nobody()
         if message["type"] == "http.response.start":
             self.started = True
@@ -160,9 +164,12 @@ class _Watched:
             # the ring would hold the whole request until the garbage collector comes by.
             reader.cancel()
 
-    def took_back_cancellation(self) -> bool:
+    async def took_back_cancellation(self) -> bool:
         """Return whether the cancellation that just ended the handler was this guard's alone."""
-        return self.client_gone and self._task.uncancel() == 0
+        if not self.client_gone:
+            return False
+        await self.absorb_cancellation()  # it may not have been delivered: `_to_nobody` came first
+        return self._task.cancelling() == 0
 
     async def absorb_cancellation(self) -> None:
         """Meet a cancellation that came too late for a handler that has returned by itself."""

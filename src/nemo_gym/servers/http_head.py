@@ -36,8 +36,16 @@ class BoundedHeads(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request under way."""
-        super().connection_lost(exc)
+        # First: what waited to write is woken next, and whoever waited for that in
+        # `asyncio.wait_for` takes its end and forgets to have been cancelled (Python 3.11).
         self._caller.leaves()
+        super().connection_lost(exc)
+
+    def resume_writing(self) -> None:
+        """Let what waited write on, or tell it that the connection is closing."""
+        if self.transport.is_closing():
+            self._caller.leaves()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client; refuse the rest of a head that is too long."""
