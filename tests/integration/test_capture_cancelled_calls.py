@@ -10,13 +10,10 @@ import pytest
 
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import ConnectionLost
-from nemo_gym.ids import RolloutId
 from nemo_gym.observability.model_calls import await_model_call_capture_quiescence
-from nemo_gym.runtime.capture_server import CaptureServer, provider_at
-from nemo_gym.servers.forward import Forwarder
-from nemo_gym.servers.serve import AppServer, bind_socket
 from nemo_gym.transport.base import Call
 from nemo_gym.transport.http import HttpTransport
+from support.capture_served import capture_served
 from support.provider import Answer, Behaviour, Provider, serve_provider
 from support.provider_bodies import events_of
 
@@ -61,14 +58,8 @@ async def provider() -> AsyncGenerator[Provider]:
 
 @pytest.fixture
 async def port(provider: Provider, tmp_path: Path) -> AsyncGenerator[int]:
-    store = CaptureStore(tmp_path)
-    forwarder = Forwarder(provider_at(provider.base_url, None))
-    sock = bind_socket("127.0.0.1", 0)
-    server = AppServer(CaptureServer(forwarder, store, RolloutId("process")), sock, "serve")
-    await server.start()
-    yield sock.getsockname()[1]
-    await server.stop(0.05)
-    store.close()
+    async with capture_served(provider.base_url, tmp_path) as port:
+        yield port
 
 
 async def _ask_and_leave(port: int, route: str, provider: Provider, last: bytes) -> None:

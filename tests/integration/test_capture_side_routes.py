@@ -20,6 +20,7 @@ from nemo_gym.transport.base import Call
 from nemo_gym.transport.directory import Directory
 from nemo_gym.transport.http import HttpTransport
 from nemo_gym.transport.server_client import ServerClient
+from support.capture_served import capture_served
 from support.provider import Provider, serve_provider
 
 BODY = json.dumps({"model": "m", "input": "q", "messages": []}).encode()
@@ -174,15 +175,9 @@ async def test_a_compressed_request_that_is_none_costs_no_call_by_capture(
     provider: Provider, tmp_path: Path
 ) -> None:
     """A server that changes nothing of a body passes it on; only capture cannot read it."""
-    store = CaptureStore(tmp_path)
-    forwarder = Forwarder(provider_at(provider.base_url, None))
-    sock = bind_socket("127.0.0.1", 0)
-    server = AppServer(CaptureServer(forwarder, store, RolloutId("process")), sock, "serve")
-    await server.start()
-    origin = f"http://127.0.0.1:{sock.getsockname()[1]}"
-    status, _ = await _ask(origin, "POST", "/v1/responses", b"not zstd", b"zstd")
-    await server.stop(0.05)
-    store.close()
+    async with capture_served(provider.base_url, tmp_path) as port:
+        origin = f"http://127.0.0.1:{port}"
+        status, _ = await _ask(origin, "POST", "/v1/responses", b"not zstd", b"zstd")
 
     (row,) = CaptureStore(tmp_path).read("process")
     assert isinstance(row, dict)

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from nemo_gym.capture.store import CaptureStore
-from nemo_gym.ids import RolloutId
 from nemo_gym.observability.model_calls import await_model_call_capture_quiescence
-from nemo_gym.runtime.capture_server import CaptureServer, provider_at
-from nemo_gym.servers.forward import Forwarder
-from nemo_gym.servers.serve import AppServer, bind_socket
+from support.capture_served import capture_served
 from support.provider import Behaviour, Provider, serve_provider
 
 KEY = "sk-the-servers-own-key"
@@ -29,14 +26,8 @@ async def provider() -> AsyncGenerator[Provider]:
 
 @pytest.fixture
 async def port(provider: Provider, tmp_path: Path) -> AsyncGenerator[int]:
-    store = CaptureStore(tmp_path)
-    forwarder = Forwarder(provider_at(provider.base_url, KEY))
-    sock = bind_socket("127.0.0.1", 0)
-    server = AppServer(CaptureServer(forwarder, store, RolloutId("process")), sock, "serve")
-    await server.start()
-    yield sock.getsockname()[1]
-    await server.stop(0.05)
-    store.close()
+    async with capture_served(provider.base_url, tmp_path, KEY) as port:
+        yield port
 
 
 async def row_of_one_who_leaves(provider: Provider, port: int, directory: Path) -> dict[str, Any]:
