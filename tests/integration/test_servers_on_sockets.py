@@ -166,6 +166,41 @@ async def test_a_handler_that_never_reads_ends_with_its_client(sent: list[bytes]
         await asyncio.wait_for(ended.wait(), 5)
 
 
+@pytest.mark.parametrize("offer", ["h2c", "websocket", "TLS/1.0"])
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_client_that_offers_another_protocol_is_served_in_this_one(
+    offer: str, together: bool
+) -> None:
+    app = _app()
+
+    @app.post("/told")
+    async def told(request: Request) -> dict[str, str]:
+        names = ("upgrade", "http2-settings", "connection", "x-kept", "x-empty", "te")
+        told = {name: request.headers[name] for name in names if name in request.headers}
+        return told | {"body": (await request.body()).decode()}
+
+    request = (
+        f"POST /told HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, HTTP2-Settings, TE\r\n"
+        f"upgrade: {offer}\r\nhttp2-settings: AAMAAABk\r\nx-kept: 1\r\nx-empty:\r\nte: trailers\r\n"
+        "content-length: 5\r\n\r\nhello"
+    ).encode()
+    parts = [request] if together else [request[:-5], request[-5:]]
+    expected = b'{"connection":"TE","x-kept":"1","x-empty":"","te":"trailers","body":"hello"}'
+    async with _serving(app) as port:
+        reader, writer = await _connect(port)
+        for _ in range(2):  # on one connection
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0)
+            answer = await asyncio.wait_for(reader.readuntil(b"}"), 5)
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert answer.endswith(expected)
+        writer.write(_request("GET", "/health"))
+        assert (await asyncio.wait_for(reader.read(), 5)).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
 async def test_stopping_lets_a_request_end_within_the_grace() -> None:
     app = _app()
     entered, go_on = asyncio.Event(), asyncio.Event()

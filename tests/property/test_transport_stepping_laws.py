@@ -201,21 +201,28 @@ async def test_a_cancellation_reaches_what_it_was_stepped_to() -> None:
     source = Source()
     awaited = asyncio.get_running_loop().create_future()
 
+    reasons = []
+
     async def read() -> None:
         await source.reply.chunk()
-        await awaited
+        try:
+            await awaited
+        except asyncio.CancelledError as cancelled:
+            reasons.append(cancelled.args)
+            raise
 
     task = asyncio.create_task(stepped(source.reply, read()))
     await asyncio.sleep(0)
 
     def piece_comes_and_client_goes() -> None:
         source.pieces_come([b"piece"])
-        task.cancel()
+        task.cancel("gone")
 
     asyncio.get_running_loop().call_soon(piece_comes_and_client_goes)
     await asyncio.wait([task])
     assert task.cancelled()
     assert awaited.cancelled()
+    assert reasons == [("gone",)]
 
 
 async def test_a_cancelled_task_takes_no_further_piece() -> None:

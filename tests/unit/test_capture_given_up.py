@@ -1,6 +1,8 @@
 """An end that is waited for and does not come: what is held goes on, after its row."""
 
 import asyncio
+import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -207,3 +209,29 @@ async def test_a_call_that_ends_while_what_it_held_waits_for_its_row(
     assert row["error_category"] == "upstream_error"
     whole = CREATED + ERROR
     assert under.client.data == (whole if how == "m is stopping" else CREATED)
+
+
+async def test_a_loop_that_was_held_reads_what_has_come_before_it_gives_up() -> None:
+    store, (near, far) = MemoryStore(), socket.socketpair()
+    loop = asyncio.get_running_loop()
+    more = asyncio.Event()
+    loop.add_reader(near, more.set)
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send(start(200, SSE))
+        await send(body(ERROR, more=True))
+        far.send(b"response.failed")
+        time.sleep(2 * ERROR_GRACE_S)  # noqa: ASYNC251 - synchronous work of somebody else
+        await more.wait()
+        loop.remove_reader(near)
+        await send(body(FAILED, more=True))
+        await send(body(b""))
+
+    with near, far:
+        stack = CaptureMiddleware(app, CaptureSettings(store, "m"))
+        await Client().call(stack, http_scope(RESPONSES))
+
+    (row,) = store.read("3-1")
+    assert row["response"]["status"] == "failed"
+    assert "end_not_awaited" not in row.get("notes", {})

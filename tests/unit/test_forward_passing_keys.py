@@ -151,6 +151,23 @@ def test_a_body_of_a_declared_length_keeps_it(size: int) -> None:
     assert json.loads(sent)["n"] == 1
 
 
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'event: error\ndata: {"message":"Bearer %b"}\n\n',
+        b"event: error\ndata: no such key: %b\n\n",
+        b'data: {"detail":"Bearer %b"}\n\n',
+    ],
+)
+def test_a_key_in_one_piece_is_found_whatever_that_says(event: bytes) -> None:
+    before, after = b'data: {"choices":[]}\n\n', b"data: [DONE]\n\n"
+
+    sent, facts = _in_pieces([before, event % KEY.encode(), after, b""])
+
+    assert sent == before + event % b"***" + after
+    assert facts.notes["hidden"] == 1
+
+
 def test_pieces_that_speak_of_no_error_pass_at_once() -> None:
     facts = CallFacts()
     _, _, passing = freed(200, JSON, b"", PROVIDER, CHAT, whole=False, facts=facts)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from nemo_gym.wire.dialects import CHAT
+from nemo_gym.wire.dialects import CHAT, RESPONSES, Dialect
 from nemo_gym.wire.dialects.merge import TextPieces
 from nemo_gym.wire.dialects.tool_calls import ToolCalls
 from nemo_gym.wire.repeats import Repeats
 from nemo_gym.wire.sse import EventParser
-from support.sse import chunk
+from support.sse import chunk, typed
 
 
-def learned(event: bytes) -> Repeats:
+def learned(event: bytes, dialect: Dialect = CHAT) -> Repeats:
     """Return what repeats after one event."""
-    assembler, repeats = CHAT.assembler(), Repeats()
+    assembler, repeats = dialect.assembler(), Repeats()
     for each in EventParser().feed(event):
         assembler.feed(each)
     repeats.learn(event, assembler)
@@ -27,6 +27,18 @@ def test_what_is_no_json_text_is_left_to_who_minds_it() -> None:
     event = chunk({"content": "a"})
 
     assert learned(event).take(event.replace(b'"a"', b'"a\tb"')) == 0
+
+
+def test_only_a_number_stands_where_events_are_numbered() -> None:
+    def event(number: str) -> bytes:
+        said = typed("response.output_text.delta", sequence_number=7, output_index=0, delta="a")
+        return said.replace(b": 7", b": " + number.encode())
+
+    repeats = learned(event("7"), RESPONSES)
+
+    assert repeats.take(event("8")) == len(event("8"))
+    for other in ('"8"', "08", "null", "-1", "8.5"):
+        assert repeats.take(event(other)) == 0
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ ERROR_GRACE_S = 0.2
 EVENT_GRACE_S = 2.0
 """How long a last event is held that has begun, after the last of its bytes came."""
 
+_READ_S = 0.01
+
 _CLIENT_GONE: Message = {"type": "http.disconnect"}
 _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
 _GRACE_S = {Verdict.HOLD: EVENT_GRACE_S, Verdict.HOLD_BRIEFLY: ERROR_GRACE_S}
@@ -83,8 +85,25 @@ class Timer(Protocol):
         ...
 
 
-def _call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
-    return asyncio.get_running_loop().call_later(delay_s, callback)
+class _AfterReading:
+    """A timer that never goes off before what has come was read.
+
+    A loop that was held for longer than the delay finds its timers due, and runs them before it
+    looks at its sockets; by a second, short one it has.
+    """
+
+    __slots__ = ("_callback", "_handle", "_loop")
+
+    def __init__(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._callback = callback
+        self._handle = self._loop.call_later(delay_s, self._due)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _due(self) -> None:
+        self._handle = self._loop.call_later(_READ_S, self._callback)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +121,8 @@ class CaptureSettings:
     """UTC Unix seconds."""
     new_id: Callable[[], str] = _new_id
     """A `model_call_id` that was never given before."""
-    call_later: Callable[[float, Callable[[], None]], Timer] = _call_later
-    """Has a callback called after so many seconds."""
+    call_later: Callable[[float, Callable[[], None]], Timer] = _AfterReading
+    """Has a callback called after so many seconds, and after what has come by then was read."""
 
 
 def model_call_stack(

@@ -140,17 +140,28 @@ def _without_key_in_success(
 class PassingKeys:
     """Takes the server's key out of the errors of an answer whose pieces pass as they come.
 
-    From a piece that speaks of an error on, what comes is kept back up to the end of its event, and
-    searched then. All other pieces pass as they are.
+    From a piece that speaks of an error on, or has the key, what comes is kept back up to the end
+    of its event, and searched then. All other pieces pass as they are.
     """
 
-    __slots__ = ("_always", "_edge", "_facts", "_held", "_hider", "_on", "_sized", "headers")
+    __slots__ = (
+        "_always",
+        "_edge",
+        "_facts",
+        "_held",
+        "_hider",
+        "_needles",
+        "_on",
+        "_sized",
+        "headers",
+    )
 
     def __init__(
         self, provider: Provider, headers: RawHeaders, facts: CallFacts | None, *, always: bool
     ) -> None:
         """Take what is known before the first piece. `always`: search every one."""
         self._hider = BodyHider(provider.keys, (), in_error=True)
+        self._needles = provider.needles
         if always:
             headers = [(name, self._hider.data(value)) for name, value in headers]
         self.headers = headers
@@ -166,7 +177,10 @@ class PassingKeys:
         if not self._on:
             edge = self._edge
             window = edge + piece if edge else piece
-            if _ERROR not in window or _IS_ERROR.search(window) is None:
+            suspect = _ERROR in window and _IS_ERROR.search(window) is not None
+            for needle in self._needles:
+                suspect = suspect or needle in piece
+            if not suspect:
                 self._edge = b"" if piece[-1:] == b"\n" else window[-len(_ERROR) + 1 :]
                 return piece
             self._on = True

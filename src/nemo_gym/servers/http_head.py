@@ -1,12 +1,15 @@
 """The HTTP protocol of our servers: requests as they come, with heads of bounded length.
 
 A head that goes on beyond the bound is answered 431, and its connection is closed; without a bound
-one client could fill the memory of every rollout of a process. Each request is told of its client
-by the connection itself (`transport.caller`).
+one client could fill the memory of every rollout of a process. A client that offers to speak
+another protocol (`Upgrade: h2c`, as some do on every plain connection) is served in HTTP/1.1, which
+RFC 9110 section 7.8 leaves to the server. Each request is told of its client by the connection
+itself (`transport.caller`).
 """
 
 import asyncio
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nemo_gym.transport.caller import CALLER, Caller
@@ -23,11 +26,17 @@ _ANSWER = (
 )
 
 
+_INVALID = "Invalid HTTP request received."
+_OF_THE_OFFER = frozenset((b"upgrade", b"http2-settings"))
+
+
 class BoundedHeads(HttpToolsProtocol):
     """The protocol of the HTTP server, counting the bytes of a head that is not whole yet."""
 
     _in_head = False
     _head_bytes = 0
+    _offered = False
+    """Whether the head that has come offers another protocol."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         """Take the transport."""
@@ -49,7 +58,16 @@ class BoundedHeads(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client; refuse the rest of a head that is too long."""
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._offered:
+                self._decline(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.logger.warning(_INVALID)
+            self.send_400_response(_INVALID)
+            return
         if self.flow.read_paused:
             self._caller.falls_silent()
         if self._in_head:
@@ -66,6 +84,29 @@ class BoundedHeads(HttpToolsProtocol):
         self.scope["extensions"] = {CALLER: self._caller}  # type: ignore[dict-item]  # ours is no dict
 
     def on_headers_complete(self) -> None:
-        """Count no longer."""
+        """Count no longer, and begin the request."""
         self._in_head = False
-        super().on_headers_complete()
+        self._offered = self.parser.should_upgrade() and self._get_upgrade() is not None
+        if not self._offered:
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the request, if it has begun."""
+        if not self._offered:
+            super().on_message_complete()
+
+    def _decline(self, rest: bytes) -> None:
+        """Read a head anew without what it offers, as which the parser takes all that follows."""
+        version = self.parser.get_http_version().encode("ascii")
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                options = [option.strip() for option in value.split(b",")]
+                value = b", ".join(o for o in options if o.lower() not in _OF_THE_OFFER)  # noqa: PLW2901 - what is left
+                if not value:
+                    continue
+            if name not in _OF_THE_OFFER:
+                lines.append(b"%b: %b" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as the one before
+        self.data_received(b"\r\n".join([*lines, b"", rest]))

@@ -108,10 +108,12 @@ class _Stepped(Awaitable[None]):
         parked = self._parked = self._reply.waiter = self._loop.create_future()
         try:
             yield from parked
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as cancelled:
             # Stepped to something else meanwhile, it would have waited for that, and the task
-            # would have cancelled that.
-            if self._over or self._awaited is NEXT_PIECE or not _cancelled(self._awaited):
+            # would have cancelled that, giving the same reason.
+            if self._over or self._awaited is NEXT_PIECE:
+                raise
+            if not _cancelled(self._awaited, *cancelled.args):
                 raise
         finally:
             self._parked = self._reply.waiter = None
@@ -144,6 +146,6 @@ def _set_as_in(context: Context) -> None:
             variable.set(value)
 
 
-def _cancelled(awaited: Any) -> bool:
+def _cancelled(awaited: Any, *reason: object) -> bool:
     cancel = getattr(awaited, "cancel", None)
-    return cancel is not None and bool(cancel())
+    return cancel is not None and bool(cancel(*reason))
