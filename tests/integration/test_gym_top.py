@@ -32,8 +32,13 @@ RUN_ID = "1784846522-c3c0e1"
 
 
 @asynccontextmanager
-async def live_run(monkeypatch: pytest.MonkeyPatch, state: Path) -> AsyncIterator[dict[str, str]]:
-    """Serve figures of this process as those of a live run; return the environment to find it."""
+async def live_run(
+    monkeypatch: pytest.MonkeyPatch, state: Path, asked: asyncio.Event | None = None
+) -> AsyncIterator[dict[str, str]]:
+    """Serve figures of this process as those of a live run; return the environment to find it.
+
+    `asked` is set once somebody has asked for them.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
     live._reset()  # other tests of this process have driven rollouts too
     rollouts = live_counts().rollouts
@@ -41,6 +46,8 @@ async def live_run(monkeypatch: pytest.MonkeyPatch, state: Path) -> AsyncIterato
     server_counts("mcqa_top").in_flight = 7
 
     async def figures() -> tuple[str, bytes]:
+        if asked is not None:
+            asked.set()
         return "application/json", to_json([snapshot("driver")])
 
     entry = ServerEntry("mcqa_top", "resources_servers", "mcqa", ())
@@ -113,6 +120,22 @@ async def test_one_look_beside_older_servers_shows_what_they_do_now_not_what_the
     told = json.loads(done.stdout)
     assert told["model_rate"] == 0.0
     assert 0.5 < told["rollouts"]["rate"] <= 10.0  # 42 ended since the run began
+
+
+async def test_one_look_at_an_evaluation_that_ends_meanwhile_shows_how_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+    async with live_run(monkeypatch, tmp_path, asked) as environment:
+        [servers] = live_runs()
+        driver = replace(servers, run_id="driver", extra={"figures_url": servers.head_url})
+        with RunEntry(driver):
+            look = asyncio.create_task(run_gym(environment, "top", "driver", "--interval", "1"))
+            await asked.wait()
+        done = await look
+
+    assert done.returncode == 0, done.stderr
+    assert "42/200" in done.stdout
 
 
 async def test_it_prints_json_for_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -53,6 +53,26 @@ def test_advice_is_whole_wherever_the_screen_can_hold_it(size: tuple[int, int]) 
     assert shown.endswith(said.advice) or width * height < 2 * len(said.advice)
 
 
+@pytest.mark.parametrize("height", [24, 200])
+def test_evidence_is_whole_where_lines_are_free(height: int) -> None:
+    held = Figures(
+        rounds=15,
+        admission_wait_share=0.66,
+        provider_share=0.7,
+        provider_p50_s=0.304,
+        loop_lag_p99_ms=70.0,
+        loop_lag_of="driver (slowenv, policy_model, slowenv_agent)",
+        loop_held_share=0.12,
+        active=8,
+    )
+    said = diagnose(held)
+
+    lines = frame(replace(VIEW, diagnosis=said), HEADER, 80, height)
+
+    shown = " ".join(line.text.strip() for line in lines if line.style == "cyan")
+    assert all(part in shown for part in said.evidence)
+
+
 def test_a_screen_that_ends_first_says_that_there_is_more() -> None:
     lines = [line.text for line in frame(VIEW, HEADER, 20, 3)]
 

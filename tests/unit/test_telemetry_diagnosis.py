@@ -97,6 +97,18 @@ def but(**changes: float | str | None) -> Figures:
         ),
         (
             but(
+                connection_wait_share=0.38,
+                provider_share=0.5,
+                provider_p50_s=2.7,
+                local_slots=2,
+                calls_under_way=15.2,
+            ),
+            "local_model",
+            "works on 2 calls at once; 15.2 calls under way",
+            "more concurrency would only queue",
+        ),
+        (
+            but(
                 provider_share=0.99,
                 rounds=10,
                 admission_wait_share=0.77,
@@ -303,6 +315,7 @@ def but(**changes: float | str | None) -> Figures:
         "provider-that-refuses-some",
         "errors-that-say-nothing-of-load",
         "local-model-with-all-slots-in-use",
+        "local-model-whose-connections-are-waited-for",
         "local-model-with-slots-left",
         "provider-before-its-first-answer",
         "provider-at-once",

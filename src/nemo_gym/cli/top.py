@@ -182,14 +182,15 @@ async def _look(run: LiveRun) -> Look | None:
 
 async def _print_once(run: LiveRun, interval: float, *, as_json: bool) -> None:
     earlier: list[FigureSnapshot] = []
-    view, look = None, None
+    view: RunView | None = None
+    look: Look | None = None
     # One second of a run says little: an evaluation is shown from its beginning on. Servers that
     # are older than it are not: theirs are what they do now.
     for wait_s in (0.0,) if _is_whole(run) else (0.0, interval):
         await asyncio.sleep(wait_s)
-        look = await _look(run)
-        if look is not None:
-            figures = look.figures
+        now = await _look(run)
+        if now is not None:  # else it has ended since, and is shown as it was
+            look, figures = now, now.figures
             view = view_run(figures, earlier, others=look.others)
             view = replace(view, rollouts=view_run(figures).rollouts)
             earlier = figures

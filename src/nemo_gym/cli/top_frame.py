@@ -84,7 +84,7 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
         *_rollout_lines(view.rollouts, width),
         *_model_lines(view, width),
     ]
-    said = _diagnosis_lines(view, width, height)
+    said = _diagnosis_lines(view, width, height, height - len(counts) - _table_lines(view, width))
     room = height - len(counts) - len(said)
     blanks = _BLANKS if room >= _ROOM_FOR_BLANKS else 0
     for_servers, for_processes = _shared_room(view, room - blanks, width)
@@ -98,10 +98,20 @@ def frame(view: RunView, header: Header, width: int = 80, height: int = 24) -> l
     return [Line(line.text[:width], line.style) for line in lines]
 
 
+def _table_lines(view: RunView, width: int) -> int:
+    """Return how many lines the tables take where there is room for all of them."""
+    return len(view.servers) + 1 + _process_count(view, width) + _BLANKS
+
+
+def _process_count(view: RunView, width: int) -> int:
+    """Return how many lines the table of processes takes, or what stands there without metrics."""
+    return len(view.processes) + 1 if view.observed else len(wrap(_SWITCH_ON, width))
+
+
 def _shared_room(view: RunView, room: int, width: int) -> tuple[int, int]:
     """Return how many lines servers and processes get: half each, and what the other leaves."""
     servers = len(view.servers) + 1
-    processes = len(view.processes) + 1 if view.observed else len(wrap(_SWITCH_ON, width))
+    processes = _process_count(view, width)
     half = processes if not view.observed else max(room // 2, room - servers)
     for_processes = max(0, min(processes, half, room))
     return max(0, room - for_processes), for_processes
@@ -227,12 +237,13 @@ def _process_lines(view: RunView, room: int, width: int) -> list[Line]:
     return lines
 
 
-def _diagnosis_lines(view: RunView, width: int, height: int) -> list[Line]:
-    """Return a few lines; of what does not fit in, the last evidence goes, not advice.
+def _diagnosis_lines(view: RunView, width: int, height: int, free: int) -> list[Line]:
+    """Return a few lines, or the `free` ones; of what does not fit in, the last evidence goes.
 
     Advice that needs more lines than that has them; where the screen ends first, it says so.
     """
-    most = max(_DIAGNOSIS_LINES, min(height // 3, _DIAGNOSIS_LINES * 80 // max(1, width)))
+    few = min(height // 3, _DIAGNOSIS_LINES * 80 // max(1, width))
+    most = max(_DIAGNOSIS_LINES, few, free)
     said = view.diagnosis
     start = (
         f"bottleneck: {said.bottleneck.replace('_', ' ')}. " if said.bottleneck != "none" else ""

@@ -324,6 +324,7 @@ def _not_at_once(figures: Figures) -> bool:
     return figures.provider_p50_s is None or figures.provider_p50_s >= 0.05
 
 
+_WAITING_FOR_CONNECTIONS = _least("connection_wait_share", 0.25)
 _SLOW_PROVIDER = _both(_least("provider_share", 0.6), _not_at_once)
 _WAITING = _least("admission_wait_share", 0.3)
 
@@ -399,7 +400,8 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "connections",
-        _least("connection_wait_share", 0.25),
+        # Those to a model of this machine that is full are waited for as it is.
+        lambda figures: _WAITING_FOR_CONNECTIONS(figures) and not _local_model_full(figures),
         # A call's time has this wait in it, which is none of the provider's.
         ("connection_wait_share", "active"),
         "raise 'max_connections' of the model server that calls it, or see why connecting takes "
@@ -419,7 +421,10 @@ _RULES: tuple[_Rule, ...] = (
     ),
     _Rule(
         "local_model",
-        _both(_SLOW_PROVIDER, _local_model_full),
+        lambda figures: (
+            _local_model_full(figures)
+            and (_SLOW_PROVIDER(figures) or _WAITING_FOR_CONNECTIONS(figures))
+        ),
         ("local_slots", "calls_under_way", "provider_p50_s"),
         "the model is the limit, more concurrency would only queue: use a faster machine, a "
         "smaller model, more threads or slots ('threads', 'parallel'), or fewer output tokens",
