@@ -115,6 +115,45 @@ def test_compression_is_that_of_the_signal_else_that_of_all(
         assert used == {"gzip" if compressed else None}
 
 
+def test_tls_that_a_variable_without_scheme_asks_for_is_told_and_nothing_else() -> None:
+    variable = "OTEL_EXPORTER_OTLP_ENDPOINT"
+    with grpc_collector() as received:
+        bare = received.endpoint.removeprefix("http://")
+        code, out, err = _python(EXPORT, "", "grpc", **{variable: bare})
+
+    lines = sorted(err.splitlines())
+    assert (code, out, len(lines)) == (0, "", 2), err
+    for signal, line in zip(("metrics", "traces"), lines, strict=True):
+        assert line.startswith(
+            f"telemetry does not reach the collector of {signal} at {bare} over TLS, since "
+            f"{variable} does not begin with http:// and OTEL_EXPORTER_OTLP_INSECURE is not true "
+            "(TLS handshake failed: wrong version number)"
+        )
+
+
+def test_a_variable_without_scheme_is_asked_without_tls_where_another_says_so() -> None:
+    with grpc_collector() as received:
+        bare = received.endpoint.removeprefix("http://")
+        variables = {"ENDPOINT": bare, "INSECURE": "true"}
+        named = {f"OTEL_EXPORTER_OTLP_{name}": value for name, value in variables.items()}
+        code, _, err = _python(EXPORT, "", "grpc", **named)
+
+    assert (code, err) == (0, "")
+    assert received.metrics
+    assert received.traces
+
+
+def test_what_grpc_is_to_log_stays_as_it_was_for_others() -> None:
+    program = f"{EXPORT}\nimport os; print(os.environ.get('GRPC_VERBOSITY'))"
+    with grpc_collector() as received:
+        told = [
+            _python(program, received.endpoint, "grpc", **said)[1]
+            for said in ({}, {"GRPC_VERBOSITY": "ERROR"})
+        ]
+
+    assert told == ["None\n", "ERROR\n"]
+
+
 def test_an_exporter_that_cannot_be_made_is_told_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

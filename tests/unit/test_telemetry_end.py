@@ -96,6 +96,20 @@ REFUSED_GRPC = (
     "retrying in 1.20s. Error details: failed to connect to all addresses; last error: UNKNOWN: "
     "ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused"
 )
+_HANDSHAKE_GRPC = (
+    "Failed to export traces to 127.0.0.1:1, error code: StatusCode.UNAVAILABLE, error details: "
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls handshake "
+    "failed (TSI_PROTOCOL_FAILURE): "
+)
+NO_TLS_GRPC = (
+    f"{_HANDSHAKE_GRPC}SSL_ERROR_SSL: error:100000f7:SSL routines:OPENSSL_internal:"
+    "WRONG_VERSION_NUMBER: Invalid certificate verification context: OK"
+)
+NO_TRUST_GRPC = (
+    f"{_HANDSHAKE_GRPC}SSL_ERROR_SSL: error:1000007d:SSL routines:OPENSSL_internal:"
+    "CERTIFICATE_VERIFY_FAILED: self signed certificate: OK"
+)
+BARE_GRPC = f"{_HANDSHAKE_GRPC}OK"
 REJECTED = "Failed to export metrics batch code: 401, reason: Unauthorized"
 
 
@@ -105,10 +119,22 @@ REJECTED = "Failed to export metrics batch code: 401, reason: Unauthorized"
         (REFUSED_HTTP, "Connection refused"),
         (UNKNOWN_HTTP, "Failed to resolve 'a.test' (Name or service not known)"),
         (REFUSED_GRPC, "Connection refused"),
+        (NO_TLS_GRPC, "TLS handshake failed: wrong version number"),
+        (NO_TRUST_GRPC, "TLS handshake failed: certificate verify failed"),
+        (BARE_GRPC, "TLS handshake failed"),
         (REJECTED, REJECTED),
         ("", ""),
     ],
-    ids=["refused-http", "unknown-http", "refused-grpc", "rejected", "nothing"],
+    ids=[
+        "refused-http",
+        "unknown-http",
+        "refused-grpc",
+        "no-tls",
+        "no-trust",
+        "no-tls-words",
+        "rejected",
+        "nothing",
+    ],
 )
 def test_the_cause_is_told_without_what_is_wrapped_around_it(line: str, cause: str) -> None:
     assert cause_in(line) == cause

@@ -158,3 +158,55 @@ def test_an_empty_endpoint_names_no_collector(monkeypatch: pytest.MonkeyPatch) -
 
     assert OtlpTarget.of(options, "metrics").endpoint is None
     assert Endpoint.of("", None, "metrics").shown == "http://localhost:4318"
+
+
+EVERY, OWN = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+INSECURE = "OTEL_EXPORTER_OTLP_INSECURE"
+INSECURE_OWN = "OTEL_EXPORTER_OTLP_TRACES_INSECURE"
+
+
+@pytest.mark.parametrize(
+    ("variables", "named_by"),
+    [
+        ({EVERY: "c:4317"}, EVERY),
+        ({EVERY: "dns:///c:4317"}, EVERY),
+        ({EVERY: "http://d:4317", OWN: "c:4317"}, OWN),
+        ({EVERY: "c:4317", INSECURE: "false"}, EVERY),
+        ({EVERY: "c:4317", INSECURE: "perhaps"}, EVERY),
+        ({EVERY: "c:4317", INSECURE: "true", INSECURE_OWN: "false"}, EVERY),
+    ],
+)
+def test_tls_that_nobody_wrote_is_told_with_the_name_of_the_collector(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], named_by: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    shown = OtlpTarget.of(OtlpOptions(protocol="grpc"), "traces").shown
+
+    assert shown.endswith(
+        f"c:4317 over TLS, since {named_by} does not begin with http:// and {INSECURE} is not true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "shown"),
+    [
+        ({"protocol": "grpc"}, {EVERY: "https://c:4317"}, "https://c:4317"),
+        ({"protocol": "grpc"}, {EVERY: "HTTP://c:4317"}, "HTTP://c:4317"),
+        ({"protocol": "grpc"}, {EVERY: "c:4317", INSECURE: "TRUE"}, "c:4317"),
+        ({"protocol": "grpc"}, {EVERY: "c:4317", INSECURE_OWN: "true"}, "c:4317"),
+        ({"protocol": "grpc"}, {}, "http://localhost:4317"),
+        ({"protocol": "grpc", "endpoint": "c:4317"}, {EVERY: "d:4317"}, "c:4317"),
+    ],
+)
+def test_a_collector_asked_as_it_was_written_is_only_named(
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    variables: dict[str, str],
+    shown: str,
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert OtlpTarget.of(OtlpOptions(**options), "traces").shown == shown

@@ -20,6 +20,7 @@ OtlpProtocol = Literal["http", "grpc"]
 
 _ALL_SIGNALS = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _SETTING = "telemetry.otlp.endpoint"
+_INSECURE = "OTEL_EXPORTER_OTLP_INSECURE"
 _DEFAULTS: dict[OtlpProtocol, str] = {
     "grpc": "http://localhost:4317",
     "http": "http://localhost:4318",
@@ -57,6 +58,22 @@ class Endpoint:
     def shown(self) -> str:
         """For messages: without user, password and query."""
         return _shown(self.url or _DEFAULTS[self.protocol])
+
+    def asked(self, signal: Signal) -> str:
+        """`shown`, and why it is asked over TLS where nobody wrote so."""
+        if not self._by_tls_unsaid(signal):
+            return self.shown
+        why = f"{self.named_by} does not begin with http:// and {_INSECURE} is not true"
+        return f"{self.shown} over TLS, since {why}"
+
+    def _by_tls_unsaid(self, signal: Signal) -> bool:
+        # By the specification a variable without a scheme means TLS; the setting never does.
+        if self.url is None or self.named_by == _SETTING or self.protocol != "grpc":
+            return False
+        if self.url.lower().startswith(("http://", "https://")):
+            return False
+        own = readable(f"OTEL_EXPORTER_OTLP_{signal.upper()}_INSECURE", self.protocol)
+        return (own or readable(_INSECURE, self.protocol)) != "true"
 
     def check(self) -> None:
         """Raise `ConfigMistake` where nothing can ever be sent there, whatever answers."""

@@ -4,8 +4,10 @@ What the configuration leaves open, the exporters take from the standard `OTEL_*
 """
 
 import logging
+import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ __all__ = ["OtlpTarget", "exporter_of", "quiet_exporters"]
 
 _LOGGER_OF_EXPORTERS = "opentelemetry.exporter.otlp"
 _LONGEST_REASON = 200
+_VERBOSITY = "GRPC_VERBOSITY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class OtlpTarget:
     endpoint: str | None
     """Complete URL for the exporter; None leaves it to the environment."""
     shown: str
-    """For messages: without user, password and query."""
+    """For messages: without user, password and query; with TLS where nobody wrote so."""
 
     @classmethod
     def of(cls, options: OtlpOptions, signal: Signal) -> "OtlpTarget":
@@ -38,12 +41,12 @@ class OtlpTarget:
         endpoint = options.endpoint or None
         if endpoint is not None and named.protocol == "http":
             endpoint = _with_signal_path(endpoint, signal)
-        return cls(signal, named.protocol, endpoint, named.shown)
+        return cls(signal, named.protocol, endpoint, named.asked(signal))
 
 
 def exporter_of(target: OtlpTarget) -> Any:
     """Return an OTLP exporter of the target's signal."""
-    with without(of_exporter(target.signal, target.protocol)):
+    with without(of_exporter(target.signal, target.protocol)), _quiet_core():
         return _EXPORTERS[target.signal](target)
 
 
@@ -83,6 +86,22 @@ _EXPORTERS: Mapping[Signal, Callable[[OtlpTarget], Any]] = {
 }
 
 
+@contextmanager
+def _quiet_core() -> Iterator[None]:
+    """Keep gRPC's C core from the console: it writes there itself, past every logger.
+
+    It reads the variable once, as it is loaded. What a process starts must not inherit it.
+    """
+    if _VERBOSITY in os.environ:
+        yield
+        return
+    os.environ[_VERBOSITY] = "NONE"
+    try:
+        yield
+    finally:
+        del os.environ[_VERBOSITY]
+
+
 class quiet_exporters:  # noqa: N801 - used like a function
     """Keeps the exporters' own log, a line a try, from the console; holds the last line."""
 
@@ -108,12 +127,19 @@ def cause_in(line: str) -> str:
     found = _CAUSE.search(line)
     if found is None:
         return line
+    # Over gRPC it ends in words that are of no use, such as `OK`.
+    if handshake := _HANDSHAKE.search(found[1]):
+        why = (handshake[1] or "").lower().replace("_", " ")
+        return f"TLS handshake failed: {why}" if why else "TLS handshake failed"
     return re.sub(r"\[Errno -?\d+\] ", "", found[1].rpartition(": ")[2]).strip("\"']")
 
 
 _ENDED_BY_US = ("hutdown", "StatusCode.CANCELLED")
 _CAUSE = re.compile(
     r"(?:Caused by \w+\((?=.*encountered while)|[Ee]rror details: )(.*?)(?:\)\) encountered.*)?$"
+)
+_HANDSHAKE = re.compile(
+    r"(?:tls|ssl) handshake failed(?:.*?OPENSSL_internal:(\w+))?", re.IGNORECASE
 )
 
 
