@@ -110,6 +110,8 @@ class Llama:
             await self._end()
 
     async def _start(self) -> str:
+        if self._process is not None and self._process.returncode is not None:
+            await self._logged()  # how it died is told before another takes its place
         await self._end()
         self.starts += 1
         self._tail.clear()
