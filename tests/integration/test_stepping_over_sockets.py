@@ -64,7 +64,7 @@ async def in_a_task_group(app: ASGIApp, scope: Scope, receive: Receive, send: Se
                 await send(message)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(app, scope, receive, sending)  # type: ignore[arg-type]
+        group.start_soon(app, scope, receive, sending)  # type: ignore[arg-type] # an app is awaitable, says ASGI
 
 
 async def with_timeouts(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +106,7 @@ class Around:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.around(self.app, scope, receive, send)  # type: ignore[misc]
+            await self.around(self.app, scope, receive, send)  # type: ignore[misc] # each of AROUNDS is such a function
         else:
             await self.app(scope, receive, send)
 
@@ -152,7 +152,7 @@ async def served(upstream: WireServer, around: Callable[..., object]) -> AsyncGe
     model = model_in_front_of(upstream.origin, max_tries=1)
     app = model.setup_webserver()
     if isinstance(around, type):
-        app.add_middleware(around)  # type: ignore[arg-type]
+        app.add_middleware(around)  # type: ignore[arg-type] # `Passing`, the one class
     else:
         app.add_middleware(Around, around=around)
     sock = bind_socket("127.0.0.1", 0)

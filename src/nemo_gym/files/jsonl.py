@@ -18,7 +18,7 @@ from nemo_gym.files.append import append_line
 from nemo_gym.files.disk import REAL_DISK, Disk
 from nemo_gym.files.locks import says_no_locks
 
-__all__ = ["Damaged", "JsonlAppender", "read_jsonl", "read_jsonl_objects"]
+__all__ = ["Damaged", "JsonlAppender", "read_jsonl", "read_jsonl_objects", "start_of_last_line"]
 
 _BLOCK = 64 * 1024
 _VALUE = msgspec.json.Decoder()
@@ -128,7 +128,7 @@ class JsonlAppender:
 
     def _mend_tail(self) -> None:
         size = self._disk.state(self._fd).size
-        start = _start_of_last_line(self._disk, self._fd, size)
+        start = start_of_last_line(self._disk, self._fd, size)
         if start == size:
             return
         if _is_whole(self._disk.read_at(self._fd, size - start, start)):
@@ -186,8 +186,8 @@ def _is_whole(text: bytes) -> bool:
         return False
 
 
-def _start_of_last_line(disk: Disk, fd: int, size: int) -> int:
-    """Return the offset behind the last line end; `size` when the file ends with one."""
+def start_of_last_line(disk: Disk, fd: int, size: int) -> int:
+    """Return the offset behind the last line end of the first `size` bytes; 0: there is none."""
     end = size
     while end > 0:
         begin = max(0, end - _BLOCK)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym.files.disk import REAL_DISK, Disk
+from nemo_gym.files.jsonl import start_of_last_line
 from nemo_gym.files.locks import says_no_locks
 
 __all__ = ["START", "Piece", "Place", "last_lines", "pieces_behind", "read_piece", "reading"]
@@ -87,7 +88,7 @@ def last_lines(disk: Disk, fd: int) -> Generator[tuple[Place, bytes]]:
     The lock is held between them. Raises `OSError`.
     """
     with _shared(disk, fd):
-        end = _end_of_lines(disk, fd)
+        end = start_of_last_line(disk, fd, disk.state(fd).size)
         while end > 0:
             line = _line_before(disk, fd, end)
             start = end - len(line)
@@ -152,18 +153,6 @@ def _found_again(disk: Disk, fd: int, place: Place) -> Place:
         before = text[-_HEAD:]
         offset += len(part)
     return START
-
-
-def _end_of_lines(disk: Disk, fd: int) -> int:
-    """Return the first byte behind the last line end."""
-    end = disk.state(fd).size
-    while end > 0:
-        start = max(0, end - _BLOCK_FROM_THE_END)
-        found = disk.read_at(fd, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
 
 
 def _line_before(disk: Disk, fd: int, end: int) -> bytes:
