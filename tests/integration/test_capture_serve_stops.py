@@ -1,5 +1,6 @@
 """`gym capture serve` that is stopped while calls are under way, or has no provider."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.ids import parse_rollout_id
+from nemo_gym.servers.serve import AppServer, bind_socket
+from support.disks import FaultyDisk
 from support.eval_servers import provider_process
 from support.real_clients import capture_serve
 
@@ -70,6 +75,39 @@ def test_calls_under_way_are_answered_and_kept_and_nobody_reads_a_traceback(
         assert row["response_source"] == "local"
         assert row["local_response_reason"] == "server_stopping"
     assert "Traceback" not in log.read_text()
+
+
+async def test_who_waits_for_a_slow_disk_is_told_all_the_same(tmp_path: Path) -> None:
+    disk, began = FaultyDisk(), asyncio.Event()
+    store = CaptureStore(tmp_path, disk=disk)
+    store.open_for_writing()
+    disk.sync_delay_s = 0.8
+
+    async def hangs(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            raise NotImplementedError
+        began.set()
+        await asyncio.Event().wait()
+
+    sock = bind_socket("127.0.0.1", 0)
+    server = AppServer(model_call_stack(hangs, store=store, model_ref_name="m"), sock, "slow")
+    await server.start()
+    reader, writer = await asyncio.open_connection(*sock.getsockname())
+    writer.write(
+        b"POST /ng-rollout/0-0/v1/responses HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n{}"
+    )
+    await began.wait()
+
+    await server.stop(0.0, 5.0)
+
+    answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "server_stopping"
+    (row,) = store.read(parse_rollout_id("0-0"))
+    assert isinstance(row, dict)
+    assert row["local_response_reason"] == "server_stopping"
+    writer.close()
+    store.close()
 
 
 def test_a_provider_that_does_not_answer_is_told_at_the_start_and_calls_are_taken_all_the_same(

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _AT_START_S = 3.0
+_GRACE_S = 1.0
+_LAST_WORDS_S = 5.0
+"""For calls that are cut off: a row may wait for the sync before its own, on a slow disk."""
 
 
 @click.command(
@@ -174,7 +177,7 @@ async def _serve(
     checking = asyncio.create_task(_check(forwarder.provider.addresses))
     await stopping.wait()
     checking.cancel()
-    await server.stop(1.0)
+    await server.stop(_GRACE_S, _LAST_WORDS_S)
     await asyncio.to_thread(store.close)
 
 

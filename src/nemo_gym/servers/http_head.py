@@ -4,20 +4,25 @@ A head that goes on beyond the bound is answered 431, and its connection is clos
 one client could fill the memory of every rollout of a process. A client that offers to speak
 another protocol (`Upgrade: h2c`, as some do on every plain connection) is served in HTTP/1.1, which
 RFC 9110 section 7.8 leaves to the server. Each request is told of its client by the connection
-itself (`transport.caller`).
+itself (`transport.caller`), which goes on reading while requests wait behind it, in bounds.
 """
 
 import asyncio
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from nemo_gym.transport.caller import CALLER, Caller
 
-__all__ = ["MOST_HEAD_BYTES", "BoundedHeads"]
+__all__ = ["MOST_HEAD_BYTES", "MOST_WAITING", "MOST_WAITING_BYTES", "BoundedHeads"]
 
 MOST_HEAD_BYTES = 1 << 20
 """Of request line and headers together, as far as they are read before they are whole."""
+MOST_WAITING = 16
+"""Requests that a client may have sent behind the one that is answered, and still be heard."""
+MOST_WAITING_BYTES = 1 << 20
+"""Of the bodies of those."""
 
 _REFUSED = b"the head of the request is longer than %d bytes" % MOST_HEAD_BYTES
 _ANSWER = (
@@ -37,6 +42,8 @@ class BoundedHeads(HttpToolsProtocol):
     _head_bytes = 0
     _offered = False
     """Whether the head that has come offers another protocol."""
+    _answered: RequestResponseCycle | None = None
+    """The request that is being answered; `cycle` is the last that came."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         """Take the transport."""
@@ -48,6 +55,10 @@ class BoundedHeads(HttpToolsProtocol):
         # First: what waited to write is woken next, and whoever waited for that in
         # `asyncio.wait_for` takes its end and forgets to have been cancelled (Python 3.11).
         self._caller.leaves()
+        answered = self._answered
+        if answered is not None and answered is not self.cycle and not answered.response_complete:
+            answered.disconnected = True
+            answered.message_event.set()
         super().connection_lost(exc)
 
     def resume_writing(self) -> None:
@@ -69,7 +80,7 @@ class BoundedHeads(HttpToolsProtocol):
             self.send_400_response(_INVALID)
             return
         if self.flow.read_paused:
-            self._caller.falls_silent()
+            self._hear_on()
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MOST_HEAD_BYTES and not self.transport.is_closing():
@@ -94,6 +105,22 @@ class BoundedHeads(HttpToolsProtocol):
         """End the request, if it has begun."""
         if not self._offered:
             super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _hear_on(self) -> None:
+        """Read on behind a request that waits for its turn, or say that nothing more is heard."""
+        # Not read at all, a client that leaves would let what it asked for before run on.
+        waiting = self.pipeline
+        if (
+            0 < len(waiting) <= MOST_WAITING
+            and sum(len(cycle.body) for cycle, _ in waiting) <= MOST_WAITING_BYTES
+        ):
+            self.flow.resume_reading()
+        else:
+            self._caller.falls_silent()
 
     def _decline(self, rest: bytes) -> None:
         """Read a head anew without what it offers, as which the parser takes all that follows."""

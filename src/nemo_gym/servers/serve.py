@@ -27,7 +27,7 @@ _BACKLOG = 4096
 _KEEP_ALIVE_S = 120
 _TICK_S = 1.0
 _LAST_WORDS_S = 0.5
-"""What a cancelled handler gets to make its evidence durable, in seconds."""
+"""Of all servers of a run, which is to be over two seconds after Ctrl-C."""
 
 
 def _is_no_cancellation(record: logging.LogRecord) -> bool:
@@ -110,8 +110,12 @@ class AppServer:
         note_origin(self.name, *self._sock.getsockname()[:2])
         self._ticking = asyncio.create_task(_tick(server))
 
-    async def stop(self, grace_s: float) -> None:
-        """Stop accepting, let requests end for `grace_s` seconds, then cut off what is left."""
+    async def stop(self, grace_s: float, last_words_s: float = _LAST_WORDS_S) -> None:
+        """Stop accepting, let requests end for `grace_s` seconds, then cancel what is left.
+
+        What is cancelled is cut off after `last_words_s` more: until then it may make its row
+        durable, which waits for the disk, and say that the server stops.
+        """
         if self._server is None:
             self._sock.close()
             return
@@ -123,13 +127,13 @@ class AppServer:
             listener.close()
         for connection in list(server.server_state.connections):
             connection.shutdown()
-        await self._end_requests(server, grace_s)
+        await self._end_requests(server, grace_s, last_words_s)
         for connection in list(server.server_state.connections):
             connection.transport.abort()
         await self._lifespan.stop()
 
-    async def _end_requests(self, server: "Server", grace_s: float) -> None:
-        for timeout in (grace_s, _LAST_WORDS_S):
+    async def _end_requests(self, server: "Server", grace_s: float, last_words_s: float) -> None:
+        for timeout in (grace_s, last_words_s):
             running = set(server.server_state.tasks)
             if not running:
                 return
