@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Scope
 
-from nemo_gym.capture.facts import CLIENT_WENT_AWAY
+from nemo_gym.capture.facts import CALL_FACTS, CLIENT_WENT_AWAY
 from nemo_gym.capture.memory import MemoryStore
 from nemo_gym.capture.middleware import CaptureMiddleware, CaptureSettings, model_call_stack
 from nemo_gym.capture.stopping import stopped_calls
@@ -89,9 +89,16 @@ def can_finish(exchange: Exchange, got: Sequence[Message]) -> bool:
     return ended or whole or (is_stream and TERMINAL[exchange.path] in data)
 
 
-@given(exchanges(), st.data())
+def tell_that_body_follows(scope: Scope, number: int) -> None:
+    """Do as a forwarder that has some of the body when it sends the head."""
+    facts = scope.get("extensions", {}).get(CALL_FACTS)
+    if number == 0 and facts is not None:
+        facts.body_follows = True
+
+
+@given(exchanges(), st.sampled_from([None, tell_that_body_follows]), st.data())
 def test_the_client_sees_the_same_with_capture_on_and_off(
-    exchange: Exchange, data: st.DataObject
+    exchange: Exchange, before: Callable[[Scope, int], None] | None, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(0, len(exchange.messages)))
     left, stopped = (
@@ -103,7 +110,7 @@ def test_the_client_sees_the_same_with_capture_on_and_off(
     store = MemoryStore(error=OSError("full") if fails else None)
 
     async def seen(on: bool) -> tuple[list[Message], BaseException | None]:
-        app = Script(exchange.messages[:count], error)
+        app = Script(exchange.messages[:count], error, before=before)
         stack = model_call_stack(app, store=store if on else None, model_ref_name="m")
         if error is stopped:
             # It answers for a server that stops where capture does not.
@@ -199,9 +206,12 @@ def test_whenever_waiting_is_given_up_the_client_sees_the_same_and_there_is_one_
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     messages = [start(200, SSE), *(body(piece, more=True) for piece in pieces), body()]
     given_up = data.draw(st.sets(st.integers(0, len(messages))))
+    follows = data.draw(st.booleans())
     store, client, timers = MemoryStore(), Client(), Timers()
 
-    def before(_scope: Scope, number: int) -> None:
+    def before(scope: Scope, number: int) -> None:
+        if follows:
+            tell_that_body_follows(scope, number)
         if number in given_up:
             timers.pass_by()
 

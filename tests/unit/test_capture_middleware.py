@@ -121,6 +121,25 @@ async def test_what_was_held_goes_out_when_the_application_fails_after_it() -> N
     assert row["status_code"] == 200
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_head_waits_with_the_body_that_follows_it_at_once(together: bool) -> None:
+    store, client, messages = MemoryStore(held=True), Client(), [start(200, JSON), body(ANSWER)]
+
+    def before(scope: Scope, number: int) -> None:
+        scope["extensions"][CALL_FACTS].body_follows = together and number == 0
+
+    app = stack(Script(messages, before=before), store)
+    call = asyncio.create_task(client.call(app, http_scope(CHAT)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    sent_before = list(client.got)
+    store.let_go()
+    await call
+
+    assert sent_before == ([] if together else messages[:1])
+    assert client.got == messages
+
+
 async def test_what_was_held_for_nothing_goes_out_before_what_follows() -> None:
     pieces = [b"event: response.completed\n", b'data: {"type": "other"}\n\n', b"data: 1\n\n"]
     _, client = await captured(

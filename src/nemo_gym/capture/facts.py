@@ -59,6 +59,9 @@ class CallFacts:
     """Why this server answered by itself: a short code such as `upstream_unreachable`."""
     error_category: str | None = None
     """Category known only to the forwarder (`timeout`, `connection`); None: judge by the status."""
+    body_follows: bool = False
+    """Set before the head of a response whose body, or some of it, is sent without a wait between:
+    they may go out together."""
     attempts: list[UpstreamAttempt] = field(default_factory=_no_attempts)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """What the server itself must keep secret: looked for in errors before they are stored."""

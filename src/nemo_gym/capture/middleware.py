@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,6 +75,16 @@ def _new_id() -> str:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_ids.clear)
+
+
+class _Sent:
+    """What is awaited where there is nothing to wait for."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield from ()
+
+
+_SENT = _Sent()
 
 
 class Timer(Protocol):
@@ -266,6 +276,10 @@ class _CapturedCall:
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)
         if verdict is _SEND and not self._held:
+            if self._facts.body_follows:
+                self._facts.body_follows = False
+                self._held.append(message)
+                return _SENT
             return self._send(message)
         return self._send_in_turn(message, verdict)
 

@@ -267,8 +267,7 @@ class Forwarder:
         self, request: _Request, answered: Answered, send: Send, timing: CallTiming | None
     ) -> None:
         reply, body = answered.reply, answered.begun
-        headers = response_headers(reply.headers)
-        ended = reply.ended
+        headers, ended = response_headers(reply.headers), reply.ended
         passing = None
         if self.provider.secrets:
             if not ended and reply.status >= 400:
@@ -280,6 +279,7 @@ class Forwarder:
             )
             # What may still come of an error would have to pass unread.
             ended = ended or reply.status >= 400
+        _tell_of_head(request.facts, body_follows=ended or bool(body))
         try:
             await send({"type": "http.response.start", "status": reply.status, "headers": headers})
             while not ended:
@@ -369,6 +369,11 @@ def _unpacked(body: bytes, name: str, limit: int) -> bytes:
     except ValueError as problem:
         message = f"the request body cannot be unpacked: {problem}"
         raise Refused(Refusal(400, message, "body_undecodable")) from None
+
+
+def _tell_of_head(facts: CallFacts | None, *, body_follows: bool) -> None:
+    if facts is not None:
+        facts.body_follows = body_follows
 
 
 def _note_break(facts: CallFacts | None, problem: TransportError) -> None:

@@ -13,6 +13,7 @@ import httptools
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from nemo_gym.servers.one_write import OneWrite
 from nemo_gym.transport.caller import CALLER, Caller
 
 __all__ = ["MOST_HEAD_BYTES", "MOST_WAITING", "MOST_WAITING_BYTES", "BoundedHeads"]
@@ -48,7 +49,7 @@ class BoundedHeads(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as there
         """Take the transport."""
         self._caller = Caller()
-        super().connection_made(transport)
+        super().connection_made(OneWrite(transport, self.loop))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request under way."""
