@@ -41,6 +41,18 @@ def test_only_a_number_stands_where_events_are_numbered() -> None:
         assert repeats.take(event(other)) == 0
 
 
+def test_only_letters_and_digits_stand_where_events_are_padded() -> None:
+    def event(padding: str) -> bytes:
+        return chunk({"content": "a"}, obfuscation=padding)
+
+    repeats = learned(event("xY1"))
+
+    for other in ("", "q", "Zz9"):
+        assert repeats.take(event(other)) == len(event(other))
+    for other in ("a b", "a-b", "\u00e9", "a\\b"):
+        assert repeats.take(event(other)) == 0
+
+
 @pytest.mark.parametrize(
     "event",
     [
