@@ -142,18 +142,36 @@ def _made(path: Path) -> Path:
 async def test_both_files_are_synced_before_the_first_row_so_that_no_row_needs_more_files(
     sink: RolloutSink, files: dict[str, CountedFile]
 ) -> None:
-    assert [file.syncs for file in files.values()] == [1, 1]
+    await sink.ready()
+
+    assert [(file.syncs, file.lines) for file in files.values()] == [(1, []), (1, [])]
     sink.close()
 
 
-def test_a_disk_whose_first_sync_fails_is_told_before_anything_runs() -> None:
+async def test_a_slow_disk_holds_nothing_up_when_a_run_begins(
+    sink: RolloutSink, files: dict[str, CountedFile]
+) -> None:
+    files["x.jsonl"].may_sync.clear()
+
+    ready = asyncio.ensure_future(sink.ready())
+    await asyncio.sleep(0)
+
+    assert not ready.done()
+    files["x.jsonl"].may_sync.set()
+    await ready
+    sink.close()
+
+
+async def test_a_disk_whose_first_sync_fails_is_told_before_anything_runs() -> None:
     broken = CountedFile()
 
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    broken.sync = refuse  # type: ignore[method-assign]
+    broken.sync = refuse  # type: ignore[method-assign]  # a disk that does no more than this
+    sink = RolloutSink(Path("x.jsonl"), Path("f.jsonl"), open_file=lambda _: broken)
     with pytest.raises(OutputUnusable, match="Too many open files") as raised:
-        RolloutSink(Path("x.jsonl"), Path("f.jsonl"), open_file=lambda _: broken)
+        await sink.ready()
 
     assert "ulimit -n" in (raised.value.mend or "")
+    sink.close()

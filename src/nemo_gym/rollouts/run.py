@@ -118,6 +118,7 @@ async def _collect(
     planned = read_planned(run.files.materialized)
     attempts = run.index.pending(planned, is_used)
     with contextlib.closing(planned), _sink(run.files) as sink:
+        await sink.ready()
         collector = Collector(client, sink, progress, options=options, hooks=hooks, stop=stop)
         await collector.run(attempts)
 

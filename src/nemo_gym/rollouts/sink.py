@@ -20,6 +20,8 @@ from nemo_gym.telemetry.observer import driver_metrics
 __all__ = ["Appender", "RolloutSink", "RowKind"]
 
 RowKind = Literal["output", "failures"]
+_NOTHING = b""
+"""No row: a file is only to be synced."""
 
 
 class Appender(Protocol):
@@ -71,13 +73,18 @@ class RolloutSink:
         for kind, path in self._paths.items():
             try:
                 self._files[kind] = open_file(path)
-                # Whatever a first sync needs is had now, not when a thousand sockets are open.
-                self._files[kind].sync()
             except OSError as error:
                 self._close_files()
                 raise _unusable(path, error) from error
         self._thread = threading.Thread(target=self._work, name="rollout-sink")
         self._thread.start()
+
+    async def ready(self) -> None:
+        """Return once both files could be synced; raises `OutputUnusable` when one cannot be.
+
+        Whatever a first sync needs is had then, not when a thousand sockets are open.
+        """
+        await asyncio.gather(*(self.keep(kind, _NOTHING) for kind in self._paths))
 
     async def keep(self, kind: RowKind, line: bytes) -> None:
         """Return once `line` is durable; raises `OutputUnusable` when it cannot be written.
@@ -124,7 +131,8 @@ class RolloutSink:
         errors: dict[int, OSError] = {}
         for index, pending in enumerate(batch):
             try:
-                self._files[pending.kind].append(pending.line)
+                if pending.line != _NOTHING:
+                    self._files[pending.kind].append(pending.line)
             except OSError as error:
                 errors[index] = error
         for kind in {pending.kind for pending in batch}:
@@ -166,4 +174,6 @@ def _record(batch: list[_Pending], took_ms: float) -> None:
     metrics = driver_metrics()
     if metrics is None:
         return
-    metrics.writes.record_all([(len(pending.line), took_ms) for pending in batch])
+    rows = [(len(pending.line), took_ms) for pending in batch if pending.line != _NOTHING]
+    if rows:
+        metrics.writes.record_all(rows)
