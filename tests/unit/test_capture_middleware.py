@@ -140,6 +140,18 @@ async def test_a_head_waits_with_the_body_that_follows_it_at_once(together: bool
     assert client.got == messages
 
 
+async def test_what_follows_a_head_that_is_all_is_not_kept_for_it() -> None:
+    def before(scope: Scope, number: int) -> None:
+        scope["extensions"][CALL_FACTS].body_follows = number == 0
+
+    messages, client = [start(204), body()], Client()
+    stopped = asyncio.CancelledError("m is stopping")
+    app = stack(Script(messages, stopped, before=before), MemoryStore())
+
+    assert await client.call(app, http_scope(CHAT)) is stopped
+    assert client.got == messages
+
+
 async def test_what_was_held_for_nothing_goes_out_before_what_follows() -> None:
     pieces = [b"event: response.completed\n", b'data: {"type": "other"}\n\n', b"data: 1\n\n"]
     _, client = await captured(

@@ -96,6 +96,55 @@ async def test_an_error_that_was_held_reaches_the_client_of_a_server_that_stops(
     assert row["error_category"] == "upstream_error"
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_waits_for_its_row_when_the_server_stops_does_not_go_out_before_it(
+    together: bool,
+) -> None:
+    store, client, handed_over = MemoryStore(held=True), Client(), asyncio.Event()
+    said = b'{"id":"c"}'
+    messages = [start(200, JSON, (b"content-length", b"%d" % len(said))), body(said)]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        scope["extensions"][CALL_FACTS].body_follows = together
+        await send(messages[0])
+        asyncio.get_running_loop().call_soon(handed_over.set)
+        await send(messages[1])
+
+    captured = DisconnectGuard(CaptureMiddleware(app, CaptureSettings(store, "m")))
+    stack = FailureWall(captured, lambda _path, exc: (500, str(exc)), "m", stopped_calls("m"))
+    call = asyncio.create_task(client.call(stack, http_scope("/ng-rollout/3-1/v1/responses")))
+    await handed_over.wait()
+    call.cancel("m is stopping")
+    assert isinstance(await call, asyncio.CancelledError)
+    store.let_go()
+
+    (row,) = store.read("3-1")
+    assert client.got == messages[:1]  # broken off, and not another answer than its row has
+    assert row["response"] == {"id": "c"}
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_a_head_without_a_body_does_not_go_out_before_its_row(together: bool) -> None:
+    store, client, handed_over = MemoryStore(held=True), Client(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        scope["extensions"][CALL_FACTS].body_follows = together
+        asyncio.get_running_loop().call_soon(handed_over.set)
+        await send(start(204))
+
+    captured = CaptureMiddleware(app, CaptureSettings(store, "m"))
+    call = asyncio.create_task(client.call(captured, http_scope("/ng-rollout/3-1/v1/responses")))
+    await handed_over.wait()
+    call.cancel("m is stopping")
+    await call
+
+    assert client.got == []
+    store.let_go()
+    assert len(store.read("3-1")) == 1
+
+
 async def test_a_call_that_is_stopped_twice_leaves_its_row_all_the_same() -> None:
     row, _ = await stopped("/v1/messages", [], MemoryStore(held=True), times=2)
 

@@ -275,11 +275,12 @@ class _CapturedCall:
                 verdict = self._verdict(message)
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)
-        if verdict is _SEND and not self._held:
-            if self._facts.body_follows:
-                self._facts.body_follows = False
+        if self._facts.body_follows:
+            self._facts.body_follows = False  # said of this message, the head, and of no other
+            if not (self._settled or self._held) and verdict is _SEND:
                 self._held.append(message)
                 return _SENT
+        if verdict is _SEND and not self._held:
             return self._send(message)
         return self._send_in_turn(message, verdict)
 
@@ -343,9 +344,12 @@ class _CapturedCall:
         """End with this server; the client is still there."""
         try:
             if self._settled:
-                # Cut off in a wait for its row: what it held must not go out before that.
+                # Cut off in a wait for its row: what it held must not go out before that, but for
+                # the head of what follows, which nobody takes for a response.
                 if self._release is not None:
                     await self._release
+                elif len(self._held) > 1 and self._held[0]["type"] == "http.response.start":
+                    await self._send(self._held.pop(0))
             elif self._watch.has_begun:
                 self._facts.notes[SERVER_STOPPING] = True
                 self._raised = True
