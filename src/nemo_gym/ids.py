@@ -15,6 +15,7 @@ from nemo_gym.errors import InvalidRolloutId
 
 __all__ = [
     "ATTEMPT_INDEX_KEY",
+    "CURRENT_ROLLOUT",
     "ROLLOUT_ID_KEY",
     "ROLLOUT_INDEX_KEY",
     "ROLLOUT_PATH_PREFIX",
@@ -42,7 +43,8 @@ _PREFIX = f"/{ROLLOUT_PATH_PREFIX}/".encode("ascii")
 # Room for `-a<n>` behind an explicit id, so that an attempt never leaves the grammar.
 _EXPLICIT_LIMIT = 190
 
-_CURRENT: ContextVar[RolloutId | None] = ContextVar("nemo_gym_rollout_id", default=None)
+CURRENT_ROLLOUT: ContextVar[RolloutId | None] = ContextVar("nemo_gym_rollout_id", default=None)
+"""For what cannot afford `with_current_rollout_id`: every model call."""
 
 
 def parse_rollout_id(text: str) -> RolloutId:
@@ -107,7 +109,7 @@ def join_prefix(rollout_id: RolloutId | None, path: str) -> str:
 
 def current_rollout_id() -> RolloutId | None:
     """Return the rollout that the running request belongs to, where one was named."""
-    return _CURRENT.get()
+    return CURRENT_ROLLOUT.get()
 
 
 def with_current_rollout_id(rollout_id: RolloutId | None) -> AbstractContextManager[None]:
@@ -126,10 +128,10 @@ class _Carried:
         self._rollout_id = rollout_id
 
     def __enter__(self) -> None:
-        self._token = _CURRENT.set(self._rollout_id)
+        self._token = CURRENT_ROLLOUT.set(self._rollout_id)
 
     def __exit__(self, *_: object) -> None:
-        _CURRENT.reset(self._token)
+        CURRENT_ROLLOUT.reset(self._token)
 
 
 def _index(value: object) -> int | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.capture.claims import release_together
+from nemo_gym.capture.memory import MemoryStore
 from nemo_gym.capture.row import Row
 from nemo_gym.capture.store import CaptureStore
 from nemo_gym.errors import ConfigMistake, InvalidRolloutId
@@ -18,7 +20,7 @@ from nemo_gym.ids import RolloutId
 from support.capture_writers import Ended
 from support.disks import FaultyDisk, LocklessDisk
 
-A, B = RolloutId("0-0"), RolloutId("0-1-a1")
+A, B, C = RolloutId("0-0"), RolloutId("0-1-a1"), RolloutId("c")
 
 
 def row(rollout_id: RolloutId, call_id: str, size: int = 0, completed_at: float = 1.0) -> Row:
@@ -141,6 +143,23 @@ def test_a_claim_is_seen_by_every_store_until_it_is_released(tmp_path: Path) -> 
     assert seen == [True, True, False, True]
     assert not other.is_pending(A)
     store.close()
+
+
+def test_claims_of_several_stores_are_released_together_and_each_once(tmp_path: Path) -> None:
+    store, other, watching = (CaptureStore(tmp_path) for _ in range(3))
+    elsewhere = MemoryStore()
+    mine = [store.claim(A), store.claim(A), store.claim(B)]
+    claims = [*mine, other.claim(B), other.claim(C), elsewhere.claim(C)]
+    kept = store.claim(A)
+    release_together([*claims, mine[0]])
+    release_together(claims)
+
+    assert [watching.is_pending(rollout) for rollout in (A, B, C)] == [True, False, False]
+    assert not elsewhere.is_pending(C)
+    kept.release()
+    assert not watching.is_pending(A)
+    store.close()
+    other.close()
 
 
 def test_rollouts_with_a_call_under_way_are_counted_whether_or_not_they_have_rows(

@@ -135,7 +135,7 @@ def test_a_real_error_of_a_lock_is_not_taken_for_a_held_one(disk: Disk) -> None:
         lambda fd: disk.locks.hold_range(fd, 1),
         lambda fd: disk.locks.drop_range(fd, 1),
         disk.state,
-        lambda fd: disk.byte_at(fd, 1),
+        disk.tail,
     ):
         with pytest.raises(OSError, match="Bad file descriptor"):
             call(9999)
@@ -158,16 +158,20 @@ def test_size_and_links_are_those_of_the_file_now(disk: Disk, tmp_path: Path) ->
 
 
 @BOTH
-def test_a_byte_is_read_wherever_it_lies(disk: Disk, tmp_path: Path) -> None:
+def test_the_tail_is_that_of_the_file_now(disk: Disk, tmp_path: Path) -> None:
     fd = disk.open_append(tmp_path / "f")
-    disk.write(fd, b"a\0b")
-    read = [disk.byte_at(fd, offset) for offset in range(4)]
+    seen = [disk.tail(fd)]
+    for data in (b"a", b"\0", b"b\n"):
+        disk.write(fd, data)
+        seen.append(disk.tail(fd))
     os.truncate(fd, 1 << 32)
     disk.write(fd, b"c")
-    read.append(disk.byte_at(fd, 1 << 32))
+    (tmp_path / "f").unlink()
+    seen.append(disk.tail(fd))
     os.close(fd)
 
-    assert read == [b"a", b"\0", b"b", b"", b"c"]
+    whole = [(0, 1, b""), (1, 1, b"a"), (2, 1, b"\0"), (4, 1, b"\n")]
+    assert seen == [*whole, ((1 << 32) + 1, 0, b"c")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has these locks")
@@ -184,7 +188,7 @@ def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> Non
     disk.write(fd, b"x")
     disk.locks.lock_exclusive(fd)  # the first call loads the library
     disk.state(fd)
-    disk.byte_at(fd, 0)
+    disk.tail(fd)
     interval = sys.getswitchinterval()
     thread = threading.Thread(target=run)
     try:
@@ -194,7 +198,7 @@ def test_a_local_disk_lets_nobody_else_run_while_it_locks(tmp_path: Path) -> Non
         for _ in range(1000):
             disk.locks.lock_exclusive(fd)
             disk.state(fd)
-            disk.byte_at(fd, 0)
+            disk.tail(fd)
             disk.locks.hold_range(fd, 5)
             disk.locks.drop_range(fd, 5)
             disk.locks.unlock(fd)

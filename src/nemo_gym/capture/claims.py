@@ -14,12 +14,21 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from nemo_gym.capture.layout import Layout
+from nemo_gym.capture.row import Claim
 from nemo_gym.files.disk import Disk
 from nemo_gym.files.forks import OPENING
 from nemo_gym.files.locks import says_no_locks
 from nemo_gym.ids import RolloutId
 
-__all__ = ["Claims", "ClaimsSeen", "HeldClaim", "is_claimed", "is_lost", "look_at_claims"]
+__all__ = [
+    "Claims",
+    "ClaimsSeen",
+    "HeldClaim",
+    "is_claimed",
+    "is_lost",
+    "look_at_claims",
+    "release_together",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +72,20 @@ class Claims:
                 self._hold(rollout_id, _UNDER_WAY)
         return HeldClaim(self, rollout_id)
 
-    def drop(self, rollout_id: RolloutId) -> None:
-        """Say that one call of the rollout has ended. Never raises."""
+    def release(self, claims: Iterable["HeldClaim"]) -> None:
+        """Say that these calls, which it said are under way, have ended. Never raises."""
+        counts = self._counts
         with self._mutex:
-            left = self._counts.pop(rollout_id, 0) - 1
-            if left > 0:
-                self._counts[rollout_id] = left
-            elif left == 0:
-                self._let_go(rollout_id, _UNDER_WAY)
+            for claim in claims:
+                if claim.holder is None:
+                    continue
+                claim.holder = None
+                rollout_id = claim.rollout_id
+                left = counts.pop(rollout_id, 0) - 1
+                if left > 0:
+                    counts[rollout_id] = left
+                elif left == 0:
+                    self._let_go(rollout_id, _UNDER_WAY)
 
     def hold_lost(self, rollout_id: RolloutId) -> None:
         """Say, until it is written down or this process ends, that the rollout lacks a row.
@@ -182,17 +197,30 @@ class Claims:
 class HeldClaim:
     """One call under way."""
 
-    __slots__ = ("_claims", "_rollout_id")
+    __slots__ = ("holder", "rollout_id")
 
-    def __init__(self, claims: Claims, rollout_id: RolloutId) -> None:
-        self._claims: Claims | None = claims
-        self._rollout_id = rollout_id
+    def __init__(self, holder: Claims, rollout_id: RolloutId) -> None:
+        self.holder: Claims | None = holder
+        """None once it was released."""
+        self.rollout_id = rollout_id
 
     def release(self) -> None:
         """Say that nothing more comes of this call; releasing twice is no error."""
-        claims, self._claims = self._claims, None
-        if claims is not None:
-            claims.drop(self._rollout_id)
+        holder = self.holder
+        if holder is not None:
+            holder.release((self,))
+
+
+def release_together(claims: Iterable[Claim]) -> None:
+    """Release the claims of calls that ended together, those of one holder in one go."""
+    by_holder: dict[Claims, list[HeldClaim]] = {}
+    for claim in claims:
+        if not isinstance(claim, HeldClaim):
+            claim.release()
+        elif claim.holder is not None:
+            by_holder.setdefault(claim.holder, []).append(claim)
+    for holder, held in by_holder.items():
+        holder.release(held)
 
 
 def is_claimed(layout: Layout, disk: Disk, rollout_id: RolloutId) -> bool:

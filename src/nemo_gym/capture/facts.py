@@ -4,8 +4,9 @@ The forwarder of a model server finds one `CallFacts` under `scope["extensions"]
 the call is to be captured, and writes into it as things happen. Absent: the call is not captured.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 __all__ = [
     "CALL_FACTS",
@@ -40,13 +41,9 @@ class UpstreamAttempt:
     """What went wrong where no response head came: an error class and its text, no secrets."""
 
 
-# A generic alias called as a factory costs a microsecond; a strict checker cannot type a bare one.
-def _no_attempts() -> list[UpstreamAttempt]:
-    return []
-
-
-def _no_notes() -> dict[str, object]:
-    return {}
+# Bare types: a generic alias called as a factory costs a microsecond, a function half of one.
+_NO_ATTEMPTS = cast("Callable[[], list[UpstreamAttempt]]", list)
+_NO_NOTES = cast("Callable[[], dict[str, object]]", dict)
 
 
 @dataclass(slots=True)
@@ -62,7 +59,7 @@ class CallFacts:
     body_follows: bool = False
     """Set before the head of a response whose body, or some of it, is sent without a wait between:
     they may go out together."""
-    attempts: list[UpstreamAttempt] = field(default_factory=_no_attempts)
+    attempts: list[UpstreamAttempt] = field(default_factory=_NO_ATTEMPTS)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """What the server itself must keep secret: looked for in errors before they are stored."""
     keys: frozenset[str] = field(default=frozenset(), repr=False)
@@ -71,5 +68,5 @@ class CallFacts:
     """Whether the answer may hold one of `keys`: it was not, or not all, looked through."""
     request_open: bool = False
     """Whether more of the request was to come when the call ended."""
-    notes: dict[str, object] = field(default_factory=_no_notes)
+    notes: dict[str, object] = field(default_factory=_NO_NOTES)
     """Codes for what a reader must know, e.g. the provider's dialect where it differs."""

@@ -32,7 +32,7 @@ from nemo_gym.capture.row import Claim, Row, RowStore
 from nemo_gym.capture.stopping import stopped_response
 from nemo_gym.capture.tap import DEFAULT_BODY_LIMIT, Request, Verdict
 from nemo_gym.capture.watch import CallWatch
-from nemo_gym.ids import RolloutId, with_current_rollout_id
+from nemo_gym.ids import CURRENT_ROLLOUT, RolloutId
 from nemo_gym.telemetry.routes import INNER_SCOPE
 from nemo_gym.wire.dialects import Dialect, dialect_of_route
 
@@ -234,24 +234,27 @@ class _CapturedCall:
         given = scope.get("extensions")
         extensions = {**given, CALL_FACTS: self._facts} if given else {CALL_FACTS: self._facts}
         scope["extensions"] = extensions
-        with with_current_rollout_id(self.rollout_id):
-            try:
-                await app(scope, self.receive, self.send)
-            except asyncio.CancelledError as cancelled:
-                if cancelled.args == (CLIENT_WENT_AWAY,):
-                    await self._leave()
-                else:
-                    await self._stop(dialect)
-                raise
-            except BaseException:
-                self._raised = True
-                await self._commit()
-                await self._send_held()
-                raise
+        token = CURRENT_ROLLOUT.set(self.rollout_id)
+        try:
+            await app(scope, self.receive, self.send)
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args == (CLIENT_WENT_AWAY,):
+                await self._leave()
+            else:
+                await self._stop(dialect)
+            raise
+        except BaseException:
+            self._raised = True
+            await self._commit()
+            await self._send_held()
+            raise
+        else:
             if not self._settled:
                 await self._commit()
             if self._held:
                 await self._send_held()
+        finally:
+            CURRENT_ROLLOUT.reset(token)
 
     async def receive(self) -> Message:
         """Give the app the next message of the client, and look at it."""
@@ -265,14 +268,20 @@ class _CapturedCall:
         verdict = _SEND
         if not self._settled:
             try:
-                # The chunks of a stream are many, so they have a way without detours.
-                if message.get("more_body") and self._watch.passes(message.get("body", b"")):
-                    return (
-                        self._send(message)
-                        if not self._held
-                        else self._send_in_turn(message, _SEND)
-                    )
-                verdict = self._verdict(message)
+                watch, kind = self._watch, message["type"]
+                if kind == "http.response.body":
+                    body, more = message.get("body", b""), message.get("more_body", False)
+                    # The chunks of a stream are many, so they have a way without detours.
+                    if more and watch.passes(body):
+                        return (
+                            self._send(message)
+                            if not self._held
+                            else self._send_in_turn(message, _SEND)
+                        )
+                    verdict = watch.response_body(body, more, self._settings.clock())
+                elif kind == "http.response.start":
+                    headers, now = list(message.get("headers", ())), self._settings.clock()
+                    verdict = watch.response_start(message["status"], headers, now)
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)
         if self._facts.body_follows:
@@ -378,17 +387,6 @@ class _CapturedCall:
             )
         except Exception as error:  # noqa: BLE001 - capture never fails a call
             self._lose(error)
-
-    def _verdict(self, message: Message) -> Verdict:
-        """Look at a message of the app, and say what to do with it."""
-        watch, kind = self._watch, message["type"]
-        if kind == "http.response.body":
-            body, more = message.get("body", b""), message.get("more_body", False)
-            return watch.response_body(body, more, self._settings.clock())
-        if kind == "http.response.start":
-            headers = list(message.get("headers", ()))
-            return watch.response_start(message["status"], headers, self._settings.clock())
-        return _SEND
 
     def _see(self, message: Message) -> None:
         """Look at a message of the client; when that fails the call goes on without capture."""

@@ -115,7 +115,10 @@ class CaptureStore:
         """Do as `submit` with the row of a call, and a future of the running loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Exception | None] = loop.create_future()
-        self._hand_over(Job(future, None, call, claim), loop)
+        job = Job(future, None, call, claim)
+        writer = self._writer
+        if writer is None or not writer.put_in_turn(job, loop):
+            self._hand_over(job, loop)
         return future
 
     def mark_incomplete(

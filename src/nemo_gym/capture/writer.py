@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nemo_gym.capture.claims import Claims
+from nemo_gym.capture.claims import Claims, release_together
 from nemo_gym.capture.commit_log import CommitLog
 from nemo_gym.capture.jobs import Ended, Job, end_jobs
 from nemo_gym.capture.layout import Layout
@@ -218,8 +218,7 @@ class Writer:
                 self._lose(job, error)
             elif job.rollout_id is not None:
                 self._mark(job.rollout_id, job.reason)
-            if job.claim is not None:
-                job.claim.release()
+        release_together([job.claim for job, _ in ended if job.claim is not None])
         end_jobs(ended)
 
     def _lose(self, job: Job, error: Exception) -> None:

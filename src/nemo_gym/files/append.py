@@ -25,11 +25,11 @@ def append_line(disk: Disk, fd: int, line: bytes, *, lock: bool = True) -> bool:
     if lock:
         disk.locks.lock_exclusive(fd)
     try:
-        size, links = disk.state(fd)
+        size, links, last = disk.tail(fd)
         if links == 0:
             raise FileUnlinked(errno.ESTALE, "somebody removed the file")
         # Also where the last line was one's own: cleared and torn it may have its size again.
-        torn = size > 0 and disk.byte_at(fd, size - 1) != b"\n"
+        torn = size > 0 and last != b"\n"
         length = torn + len(line) + 1
         try:
             # Not joined, which would copy the line.

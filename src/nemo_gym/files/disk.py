@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym.files.libc import byte_now, size_and_links_now, sync_file_system, write_back
+from nemo_gym.files.libc import size_and_links_now, sync_file_system, tail_now, write_back
 from nemo_gym.files.locks import FileLocks, QuickLocks
 from nemo_gym.files.regular import open_regular
 from nemo_gym.files.systems import is_local
@@ -114,9 +114,10 @@ class Disk:
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def byte_at(self, fd: int, offset: int) -> bytes:
-        """Read the byte at `offset`; nothing where the file ends before."""
-        return self.read_at(fd, 1, offset)
+    def tail(self, fd: int) -> tuple[int, int, bytes]:
+        """Return size, links and last byte of an open file; no byte where it is empty."""
+        size, links = self.state(fd)
+        return size, links, self.read_at(fd, 1, size - 1) if size else b""
 
     def truncate(self, fd: int, size: int) -> None:
         """Cut an open file to `size` bytes."""
@@ -188,9 +189,9 @@ class LocalDisk(Disk):
         found = size_and_links_now(fd)
         return super().state(fd) if found is None else FileState(*found)
 
-    def byte_at(self, fd: int, offset: int) -> bytes:
-        """Read the byte at `offset`; nothing where the file ends before."""
-        return byte_now(fd, offset) or super().byte_at(fd, offset)
+    def tail(self, fd: int) -> tuple[int, int, bytes]:
+        """Return size, links and last byte of an open file; no byte where it is empty."""
+        return tail_now(fd) or super().tail(fd)
 
 
 REAL_DISK = Disk()

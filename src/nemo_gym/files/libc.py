@@ -13,12 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 __all__ = [
-    "byte_now",
     "collapse_pages",
     "control_now",
     "find_bytes",
     "size_and_links_now",
     "sync_file_system",
+    "tail_now",
     "write_back",
 ]
 
@@ -66,20 +66,8 @@ def collapse_pages(start: int, length: int) -> bool:
 
 def control_now(fd: int, command: int, argument: bytes) -> bool:
     """Call fcntl(2) without letting another thread run; False: ask fcntl why it did not work."""
-    call, _, _ = _function_now("fcntl")
+    call = _control()
     return call is not None and call(fd, command, argument) == 0
-
-
-def byte_now(fd: int, offset: int) -> bytes | None:
-    """Return the byte at `offset` of an open file without letting another thread run.
-
-    None: ask pread, which says why there is none.
-    """
-    call, new_buffer, offset_of = _function_now("pread")
-    if call is None:
-        return None
-    found = new_buffer()
-    return found[0] if call(fd, found, 1, offset_of(offset)) == 1 else None
 
 
 def size_and_links_now(fd: int) -> tuple[int, int] | None:
@@ -87,14 +75,31 @@ def size_and_links_now(fd: int) -> tuple[int, int] | None:
 
     None: ask fstat, which says why it did not work.
     """
-    call, new_buffer, _ = _function_now("statx")
-    if call is None:
+    state, _, new_buffer, _ = _tail()
+    if state is None:
         return None
     found = new_buffer()
-    if call(fd, b"", _EMPTY_PATH, _LINKS_AND_SIZE, found) != 0:
+    if state(fd, b"", _EMPTY_PATH, _LINKS_AND_SIZE, found) != 0:
         return None
     links, size = _STATX.unpack(found)
     return size, links
+
+
+def tail_now(fd: int) -> tuple[int, int, bytes] | None:
+    """Return size, links and last byte of an open file without letting another thread run.
+
+    The byte is empty where the file is. None: ask fstat and pread, which say why it did not work.
+    """
+    state, read, new_buffer, offset_of = _tail()
+    if state is None or read is None:
+        return None
+    found = new_buffer()
+    if state(fd, b"", _EMPTY_PATH, _LINKS_AND_SIZE, found) != 0:
+        return None
+    links, size = _STATX.unpack(found)
+    if size == 0:
+        return 0, links, b""
+    return (size, links, found[0]) if read(fd, found, 1, offset_of(size - 1)) == 1 else None
 
 
 def find_bytes(data: bytes, wanted: bytes, start: int, end: int) -> int:
@@ -137,14 +142,23 @@ def _function(name: str) -> tuple[Any, Callable[[], int]]:
     return call, ctypes.get_errno
 
 
-@lru_cache(maxsize=8)
-def _function_now(name: str) -> tuple[Any, Callable[[], Any], Callable[[int], Any]]:
-    """Return a function that keeps the interpreter, None where there is none.
+@lru_cache(maxsize=1)
+def _control() -> Any:
+    """Return fcntl that keeps the interpreter, None where there is none."""
+    return _function_now("fcntl")
 
-    And what makes a buffer, and an offset in a file.
-    """
+
+@lru_cache(maxsize=1)
+def _tail() -> tuple[Any, Any, Callable[[], Any], Callable[[int], Any]]:
+    """Return statx and pread that do so, and what makes a buffer, and an offset in a file."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    offset = ctypes.c_int64
+    return _function_now("statx"), _function_now("pread"), ctypes.c_char * _STATX.size, offset
+
+
+def _function_now(name: str) -> Any:
     import ctypes  # noqa: PLC0415 - as above
 
     # No types are declared: converting by them costs more than what plain numbers and bytes take.
-    call = getattr(ctypes.PyDLL(None), name, None) if _IS_64_BIT_LINUX else None
-    return call, ctypes.c_char * _STATX.size, ctypes.c_int64
+    return getattr(ctypes.PyDLL(None), name, None) if _IS_64_BIT_LINUX else None

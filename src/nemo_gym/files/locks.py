@@ -141,6 +141,11 @@ class QuickLocks(FileLocks):
         if _SET is None or not control_now(fd, _SET, _WHOLE_EXCLUSIVE):
             super().lock_exclusive(fd)
 
+    def unlock(self, fd: int) -> None:
+        """Let go of every range that this descriptor holds."""
+        if _SET is None or not control_now(fd, _SET, _WHOLE_NONE):
+            super().unlock(fd)
+
     def _set(self, fd: int, flock: bytes) -> None:
         if _SET is None or not control_now(fd, _SET, flock):
             super()._set(fd, flock)
