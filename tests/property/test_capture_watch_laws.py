@@ -37,6 +37,7 @@ _KINDS: st.SearchStrategy[Headers] = st.sampled_from(
         [(b"content-encoding", b"gzip")],
         [(b"Content-Encoding", b"gzip")],
         [(b"Content-Length", b"0")],
+        [(b"x-ratelimit-remaining-requests", b"0"), (b"x-queue", b"")],
     ]
 )
 _STEPS = st.one_of(

@@ -29,9 +29,9 @@ _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
 _ABOUT_CONTENT = frozenset({b"content-type", b"content-encoding"})
 _JSON = b"application/json"
 _Body = bytes | bytearray | memoryview
-# A header shorter than this, or that begins so, may be the length of an empty body.
-_SHORT = 3
-_OF_NOTHING = b"0 \t"
+# How a header begins that may be the length of an empty body. Names are looked at only there:
+# providers send many headers, and that of the length is one among them.
+_OF_NOTHING = b"0 \t\r\n\v\f"
 
 
 def _none_passes(_body: _Body) -> bool:
@@ -122,9 +122,8 @@ class CallWatch:
         """Say whether the response surely has a body, so that its head need not be held."""
         if status != 200 or self._request.method != "POST":
             return False
-        for pair in headers:
-            short = len(pair[1]) < _SHORT or pair[1][:1] in _OF_NOTHING
-            if short and pair[0].lower() != b"content-encoding":  # `br`
+        for name, value in headers:
+            if value[:1] in _OF_NOTHING and name.lower() == b"content-length":
                 return False
         return True
 
