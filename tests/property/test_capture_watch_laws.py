@@ -37,6 +37,8 @@ _KINDS: st.SearchStrategy[Headers] = st.sampled_from(
         [(b"content-encoding", b"gzip")],
         [(b"Content-Encoding", b"gzip")],
         [(b"Content-Length", b"0")],
+        [(b"Content-Type", b"application/json; charset=utf-8")],
+        [(b"content-encoding", b"application/json")],
         [(b"x-ratelimit-remaining-requests", b"0"), (b"x-queue", b"")],
     ]
 )

@@ -26,7 +26,8 @@ from nemo_gym.wire.stream import looks_like_events
 __all__ = ["CallWatch"]
 
 _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
-_ABOUT_CONTENT = frozenset({b"content-type", b"content-encoding"})
+_TYPE = b"content-type"
+_ABOUT_CONTENT = frozenset({_TYPE, b"content-encoding"})
 _JSON = b"application/json"
 _Body = bytes | bytearray | memoryview
 # How a header begins that may be the length of an empty body. Names are looked at only there:
@@ -140,7 +141,8 @@ class CallWatch:
             if name in ASKED_OF_REQUESTS:
                 return None
         for name, value in headers:
-            if name.lower() in _ABOUT_CONTENT and value != _JSON:
+            about = name.lower()
+            if about in _ABOUT_CONTENT and (about != _TYPE or not value.startswith(_JSON)):
                 return None
         ttft_ms = (ended_at - self._began) * 1000 if body.strip() else None
         return Tapped(
