@@ -28,6 +28,28 @@ def test_a_row_with_a_line_break_stays_one_line(tmp_path: Path) -> None:
     store.close()
 
 
+def test_rows_go_where_readers_look_when_files_were_moved_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store, other = CaptureStore(tmp_path), CaptureStore(tmp_path)
+    ids = [A, RolloutId("0-1"), RolloutId("0-2")]
+    for rollout in ids:
+        store.submit(Row(rollout, "before", b'{"model_call_id":"before"}')).result()
+    moved = [tmp_path / f"{rollout}.capture.jsonl" for rollout in ids[:2]]
+    for path in moved:
+        path.rename(path.with_suffix(".bak"))
+    (tmp_path / "0-2.capture.jsonl").unlink()
+    for rollout in ids:
+        store.submit(Row(rollout, "after", b'{"model_call_id":"after"}')).result()
+
+    assert [other.read(rollout) for rollout in ids] == [[{"model_call_id": "after"}]] * 3
+    assert moved[0].with_suffix(".bak").read_bytes() == b'{"model_call_id":"before"}\n'
+    assert [record.message.split(" ")[3] for record in caplog.records] == ["moved"] * 2 + [
+        "removed"
+    ]
+    store.close()
+
+
 class CountingDisk(WatchedDisk):
     """Knows how many files were open at once."""
 

@@ -60,6 +60,30 @@ class RolloutFiles:
         self._appends = 0
         self._keeps_open = kept_open(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
+    def let_go_of_moved(self, rollout_id: RolloutId) -> None:
+        """Let go of every open file that was moved away, if that of this rollout was.
+
+        For the first row of a batch: to ask for each row would double what looking at a file costs.
+        A row that still goes to the moved file stays there whole. Never raises.
+        """
+        handle = self._handles.get(rollout_id)
+        if handle is None or self._is_in_place(handle):
+            return
+        for other_id, other in list(self._handles.items()):
+            if not self._is_in_place(other):
+                logger.warning(
+                    "capture: %s was moved away while in use; it is made anew", other.path
+                )
+                self._drop(other_id)
+
+    def _is_in_place(self, handle: _Handle) -> bool:
+        """Say so, too, of a file that was removed: whoever appends to it finds out."""
+        try:
+            disk, fd = self._disk, handle.fd
+            return disk.is_at(fd, handle.path) or not disk.state(fd).links
+        except OSError:
+            return True
+
     def append(self, rollout_id: RolloutId, line: bytes) -> None:
         r"""Append one line, which has no `\n`, and its end to the file. Raises `OSError`."""
         handle = self._handles.get(rollout_id) or self._opened(rollout_id)

@@ -163,6 +163,8 @@ class Writer:
                 if b"\n" in row.line:
                     row = job.row = row._replace(line=row.line.replace(b"\n", b" "))
                 try:
+                    if not rows:
+                        self._parts.files.let_go_of_moved(row.rollout_id)
                     append(row.rollout_id, row.line)
                     rows.append(row)
                 except OSError as failure:

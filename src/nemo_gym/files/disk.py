@@ -114,6 +114,14 @@ class Disk:
             length -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def is_at(self, fd: int, path: Path) -> bool:
+        """Say whether an open file is the one that `path` names; raises `OSError`."""
+        try:
+            named = path.stat()
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(fd))
+
     def tail(self, fd: int) -> tuple[int, int, bytes]:
         """Return size, links and last byte of an open file; no byte where it is empty."""
         size, links = self.state(fd)
