@@ -135,6 +135,10 @@ async def test_tail_prints_the_last_calls(captured: Path) -> None:
 
     assert printed.startswith("session-7  ")
     assert printed.count("\n") == 1
+    assert (
+        _gym("tail", "--json", "-n", "1", "--dir", str(captured), cwd=captured.parent).stdout
+        == (captured / "session-7.capture.jsonl").read_text().splitlines(keepends=True)[-1]
+    )
 
 
 def test_tail_follows_calls_as_they_come_whole_until_interrupted(tmp_path: Path) -> None:

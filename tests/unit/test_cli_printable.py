@@ -22,6 +22,7 @@ EVERY_BMP_CHARACTER = "".join(map(chr, reversed(range(0x10000))))
         pytest.param("a\x00b\x7f", r"a\x00b\x7f", id="NUL-and-DEL"),
         pytest.param("a\rb", r"a\rb", id="carriage-return"),
         pytest.param("half \ud83d", r"half \ud83d", id="half-a-pair"),
+        pytest.param("\u202egnp.exe\u2066", r"\u202egnp.exe\u2066", id="turned-around"),
         pytest.param("a\tb\nc — ä 😀", "a\tb\nc — ä 😀", id="what-is-no-control"),
     ],
 )
@@ -30,9 +31,11 @@ def test_controls_are_shown(text: str, shown: str) -> None:
 
 
 def test_no_control_is_left_of_any_character() -> None:
-    left = {c for c in printable(EVERY_BMP_CHARACTER) if unicodedata.category(c) in {"Cc", "Cs"}}
+    shown = printable(EVERY_BMP_CHARACTER)
+    turning = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # UAX #9, 2.1 to 2.5
 
-    assert left == {"\n", "\t"}
+    assert {c for c in shown if unicodedata.category(c) in {"Cc", "Cs"}} == {"\n", "\t"}
+    assert not {c for c in shown if unicodedata.bidirectional(c) in turning}
 
 
 def test_a_name_keeps_to_its_line() -> None:

@@ -36,6 +36,8 @@ _SHOWN = 60
 @click.option("-f", "--follow", is_flag=True, help="Keep printing calls as they come.")
 @click.option(
     "--raw",
+    "--json",
+    "raw",
     is_flag=True,
     help="Print the stored lines as they are; a terminal gets control characters escaped.",
 )

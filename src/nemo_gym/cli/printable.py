@@ -2,15 +2,17 @@ r"""Text that others wrote in, text that is safe to print out. Pure.
 
 What a model said may steer a terminal: colours, its title, the clipboard. Such characters are
 shown, not obeyed: `\x1b` as Python writes it in text, `\u001b` in JSON, where it stays the same
-value. Halves of surrogate pairs, which no encoding has, are shown in the same way.
+value. So are those that turn the direction of text around, and halves of surrogate pairs, which
+no encoding has.
 """
 
 import re
 
 __all__ = ["on_one_line", "printable", "printable_json"]
 
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-"""Everything that Unicode calls a control but newline and tab, and halves of surrogate pairs."""
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Everything that Unicode calls a control but newline and tab; embeddings, overrides and isolates
+(UAX #9), by which a line reads otherwise than it is; and halves of surrogate pairs."""
 
 
 def printable(text: str) -> str:

@@ -235,9 +235,11 @@ def _session_warnings(run: PreparedRun) -> Iterator[str]:
 def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
     if run.capture_dir is None:
         return
-    if progress.replaced_captures and run.request.mode != "overwrite":
+    if progress.replaced_captures:
+        # The output that is overwritten may have been captured here, or another one since.
+        overwritten = " of the output that was overwritten, or" * (run.request.mode == "overwrite")
         yield (
-            f"captures of an earlier run under the same rollout ids were replaced in "
+            f"captures{overwritten} of an earlier run under the same rollout ids were replaced in "
             f"{run.capture_dir}: {progress.replaced_captures}; "
             "to keep those of several runs, give each a directory of its own"
         )
