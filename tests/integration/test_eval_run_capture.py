@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -108,18 +109,21 @@ def test_a_capture_of_another_run_is_not_replaced_in_silence(folder: Path) -> No
 def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder: Path) -> None:
     settings = _capture_settings(folder)
     with (
-        provider_process(delay_s=0.4) as origin,
+        # Two are answered, and what comes next is under way until the driver is dead.
+        provider_process(hang="before_head") as origin,
         env_start(folder, origin, *settings) as port,
     ):
+        _provider(origin, "_script", [{}, {}])
         driver = subprocess.Popen(
             [sys.executable, "-m", "nemo_gym", *_arguments(port, "--concurrency", "2")],
             cwd=folder,
             env=environ_of(folder),
         )
-        _wait_until(lambda: _lines(folder / "x.jsonl") >= 2)
+        _wait_until(lambda: _provider(origin, "_counts")["in_flight"] == 2)
+        _wait_until(lambda: _lines(folder / "x.jsonl") == 2)
         driver.kill()
         driver.wait()
-        finished = _lines(folder / "x.jsonl")
+        _provider(origin, "_default", {})
 
         ended = _evaluate(folder, port, "--resume")
 
@@ -127,8 +131,8 @@ def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder
     rows = lines_of(folder / "x.jsonl")
     assert sorted(row["_ng_task_index"] for row in rows) == list(range(TASKS))
     # What the killed driver had under way has a capture, so its id is not used again.
-    assert 1 <= sum("_ng_attempt_index" in row for row in rows[finished:]) <= 2
-    for row in rows[finished:]:
+    assert sum("_ng_attempt_index" in row for row in rows[2:]) == 2
+    for row in rows[2:]:
         attached = row["ng_model_call_capture"]
         assert attached["metrics"]["num_calls"] == 1
         attempt = row.get("_ng_attempt_index", 0)
@@ -219,6 +223,13 @@ def test_no_key_is_in_any_file_of_a_run(folder: Path) -> None:
     assert len(files) > 8
     holders = [path.name for path in files if secret.encode() in path.read_bytes()]
     assert holders == ["env.yaml"]
+
+
+def _provider(origin: str, path: str, value: Any = None) -> Any:
+    """Ask a provider for its counts, or tell it what to do from now on."""
+    data = None if value is None else json.dumps(value).encode()
+    with urllib.request.urlopen(f"{origin}/{path}", data, timeout=10) as answer:  # noqa: S310
+        return json.load(answer)
 
 
 def _lines(path: Path) -> int:
