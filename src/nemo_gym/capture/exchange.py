@@ -13,7 +13,7 @@ The line has the documented keys in the documented order, then those that apply 
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import orjson
 
@@ -23,11 +23,12 @@ from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
 from nemo_gym.capture.hiding import BodyHider, credentials_of
 from nemo_gym.capture.raw_text import RawText, base64_text, plain_text
 from nemo_gym.capture.tap import Phase, Tapped
+from nemo_gym.wire.dialects import Dialect
 from nemo_gym.wire.dialects.base import Assembled
 from nemo_gym.wire.embed import EmbeddedBody, embed
 from nemo_gym.wire.json import dumps
 
-__all__ = ["exchange_line"]
+__all__ = ["exchange_line", "line_head", "told_of_response"]
 
 _NO_KEYS: frozenset[str] = frozenset()
 
@@ -60,18 +61,8 @@ def exchange_line(
     else:
         json = b"null" if assembled is None else _hidden(assembled, hider)
         response = _Stored(json, _raw(tapped.response, hider), None)
-    head = {
-        "model_call_id": model_call_id,
-        "dialect": tapped.dialect.name,
-        "model_ref": _model_ref(model_ref_name),
-        "started_at": tapped.started_at,
-        "completed_at": int(tapped.started_at * 1e6 + tapped.latency_ms * 1e3 + 0.5) / 1e6,
-        "latency_ms": _rounded(tapped.latency_ms),
-        "latency_ttft_ms": _rounded(tapped.latency_ttft_ms),
-        "status_code": tapped.status,
-        "error_category": category,
-    }
-    parts = [orjson.dumps(head)[:-1], b',"request":', request.json, b',"response":', response.json]
+    head = line_head(model_call_id, model_ref_name, tapped, tapped.status, category)
+    parts = [head, b',"request":', request.json, b',"response":', response.json]
     if request.raw is not None:
         parts += (b',"request_raw":', *request.raw.json)
     if response.raw is not None:
@@ -79,6 +70,54 @@ def exchange_line(
     optional = _optional(tapped, facts, request, response, hider)
     parts.append(b"," + dumps(optional)[1:] if optional else b"}")
     return b"".join(parts)
+
+
+class TimedCall(Protocol):
+    """What the head of a line says of a call."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Of its route."""
+        ...
+
+    @property
+    def started_at(self) -> float:
+        """UTC Unix seconds at which the request was received."""
+        ...
+
+    @property
+    def latency_ms(self) -> float:
+        """From receipt of the request to the end of the response, in ms."""
+        ...
+
+    @property
+    def latency_ttft_ms(self) -> float | None:
+        """From receipt of the request to the first body bytes that carry data; None: none came."""
+        ...
+
+
+def line_head(
+    model_call_id: str,
+    model_ref_name: str,
+    call: TimedCall,
+    status: int | None,
+    category: str | None,
+) -> bytes:
+    """Return a stored line as far as its bodies, which a comma parts from it."""
+    started_at, latency_ms = call.started_at, call.latency_ms
+    head = {
+        "model_call_id": model_call_id,
+        "dialect": call.dialect.name,
+        "model_ref": _model_ref(model_ref_name),
+        "started_at": started_at,
+        "completed_at": int(started_at * 1e6 + latency_ms * 1e3 + 0.5) / 1e6,
+        # Half a microsecond less than `round(ms, 3)`, which goes by way of decimal digits.
+        "latency_ms": int(latency_ms * 1000 + 0.5) / 1000,
+        "latency_ttft_ms": _rounded(call.latency_ttft_ms),
+        "status_code": status,
+        "error_category": category,
+    }
+    return orjson.dumps(head)[:-1]
 
 
 def _hider(
@@ -153,7 +192,7 @@ def _optional(
     """Return the keys behind the bodies that a line has only where there is something to say."""
     optional: dict[str, object] = {}
     if facts is not None:
-        optional |= _of_facts(facts)
+        optional |= told_of_response(facts)
     if tapped.client_session_id is not None:
         optional["client_session_id"] = tapped.client_session_id
     if tapped.client_assistant_message_id is not None:
@@ -204,7 +243,8 @@ def _is_whole(tapped: Tapped) -> bool:
     return tapped.stream is None and tapped.phase is None and bodies_whole
 
 
-def _of_facts(facts: CallFacts) -> dict[str, object]:
+def told_of_response(facts: CallFacts) -> dict[str, object]:
+    """Return what a line says of where its response came from."""
     attempts = facts.attempts
     found: dict[str, object] = {}
     if facts.source is not None:
@@ -266,5 +306,4 @@ def _notes_on_bodies(request: TappedBody, response: TappedBody) -> dict[str, obj
 
 
 def _rounded(ms: float | None) -> float | None:
-    # Half a microsecond less than `round(ms, 3)`, which goes by way of decimal digits.
     return None if ms is None else int(ms * 1000 + 0.5) / 1000

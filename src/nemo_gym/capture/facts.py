@@ -6,7 +6,7 @@ the call is to be captured, and writes into it as things happen. Absent: the cal
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal, TypeAlias, cast
 
 __all__ = [
     "CALL_FACTS",
@@ -14,6 +14,7 @@ __all__ = [
     "REFUSAL_HEADER",
     "SERVER_STOPPING",
     "CallFacts",
+    "Source",
     "UpstreamAttempt",
 ]
 
@@ -25,6 +26,9 @@ SERVER_STOPPING = "server_stopping"
 """The code of a call that was cut off because its server stopped."""
 REFUSAL_HEADER = "x-nemo-gym-refusal"
 """On what a model server answers by itself: no provider has said it. Its value is a code."""
+
+
+Source: TypeAlias = Literal["upstream", "local"]
 
 
 @dataclass(slots=True)
@@ -50,7 +54,7 @@ _NO_NOTES = cast("Callable[[], dict[str, object]]", dict)
 class CallFacts:
     """Mutable for the length of one call; read by capture when the call ends."""
 
-    source: Literal["upstream", "local"] | None = None
+    source: Source | None = None
     """Who made the response that the client got: the provider, or this server."""
     local_reason: str | None = None
     """Why this server answered by itself: a short code such as `upstream_unreachable`."""

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym.capture.exchange import exchange_line
 from nemo_gym.capture.facts import CALL_FACTS, CLIENT_WENT_AWAY, SERVER_STOPPING, CallFacts
+from nemo_gym.capture.plain_line import plain_line
 from nemo_gym.capture.prefix import (
     PrefixMiddleware,
     Refusal,
@@ -280,8 +281,12 @@ class _CapturedCall:
                         )
                     verdict = watch.response_body(body, more, self._settings.clock())
                 elif kind == "http.response.start":
-                    headers, now = list(message.get("headers", ())), self._settings.clock()
-                    verdict = watch.response_start(message["status"], headers, now)
+                    verdict = watch.response_start(
+                        message["status"],
+                        list(message.get("headers", ())),
+                        self._settings.clock(),
+                        body_follows=self._facts.body_follows,
+                    )
             except Exception as error:  # noqa: BLE001 - capture never fails a call
                 self._lose(error)
         if self._facts.body_follows:
@@ -424,13 +429,13 @@ class _CapturedCall:
     def row(self) -> Row:
         """Make the row; the store's business, since nothing is done with the call any more."""
         settings = self._settings
-        model_call_id = settings.new_id()
-        line = exchange_line(
-            self._watch.finish(self._ended_at, raised=self._raised),
-            self._facts,
-            model_call_id=model_call_id,
-            model_ref_name=settings.model_ref_name,
-        )
+        model_call_id, name = settings.new_id(), settings.model_ref_name
+        watch, facts, ended_at = self._watch, self._facts, self._ended_at
+        plain = watch.plain_call(ended_at)
+        line = None if plain is None else plain_line(plain, facts, model_call_id, name)
+        if line is None:
+            tapped = watch.finish(ended_at, raised=self._raised)
+            line = exchange_line(tapped, facts, model_call_id=model_call_id, model_ref_name=name)
         return Row(self.rollout_id, model_call_id, line)
 
     async def _send_held(self) -> None:

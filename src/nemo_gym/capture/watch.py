@@ -11,7 +11,7 @@ What `passes` says, verdicts, times and the order of calls are as in `capture.ta
 
 from collections.abc import Callable
 
-from nemo_gym.capture.body import TappedBody
+from nemo_gym.capture.plain_line import PlainCall
 from nemo_gym.capture.tap import (
     ASKED_OF_REQUESTS,
     DEFAULT_BODY_LIMIT,
@@ -21,13 +21,13 @@ from nemo_gym.capture.tap import (
     Tapped,
     Verdict,
 )
-from nemo_gym.wire.stream import looks_like_events
 
 __all__ = ["CallWatch"]
 
 _SEND, _COMMIT = Verdict.SEND, Verdict.COMMIT
 _TYPE = b"content-type"
 _ABOUT_CONTENT = frozenset({_TYPE, b"content-encoding"})
+_LENGTHS_ABOUT_CONTENT = frozenset(map(len, _ABOUT_CONTENT))
 _JSON = b"application/json"
 _Body = bytes | bytearray | memoryview
 # How a header begins that may be the length of an empty body. Names are looked at only there:
@@ -37,6 +37,14 @@ _OF_NOTHING = b"0 \t\r\n\v\f"
 
 def _none_passes(_body: _Body) -> bool:
     return False
+
+
+def _has_body(headers: Headers) -> bool:
+    """Say whether a response surely has a body, so that its head need not be held."""
+    for name, value in headers:
+        if value[:1] in _OF_NOTHING and name.lower() == b"content-length":
+            return False
+    return True
 
 
 class CallWatch:
@@ -90,9 +98,20 @@ class CallWatch:
         """Whether the head of the response has come."""
         return self._start is not None or (self._tap is not None and self._tap.has_begun)
 
-    def response_start(self, status: int, headers: Headers, now: float) -> Verdict:
-        """Take the head of the response."""
-        if self._tap is None and self._start is None and self._has_body(status, headers):
+    def response_start(
+        self, status: int, headers: Headers, now: float, *, body_follows: bool = False
+    ) -> Verdict:
+        """Take the head of the response.
+
+        `body_follows`: no client gets it before the verdict on the next body message is known,
+        and that may then be on both.
+        """
+        if (
+            self._tap is None
+            and self._start is None
+            and (status == 200 and self._request.method == "POST")
+            and (body_follows or _has_body(headers))
+        ):
             self._start = (status, headers, now)
             return _SEND
         return self._whole_tap().response_start(status, headers, now)
@@ -104,7 +123,9 @@ class CallWatch:
                 return _SEND
             self._end = (body if isinstance(body, bytes) else bytes(body), now)
             return _COMMIT
-        tap = self._whole_tap()
+        looks_now, tap = self._tap is None, self._whole_tap()
+        if looks_now and tap.committed and self._end is None:
+            return _COMMIT  # the head was the end, and waits for this message
         verdict = tap.response_body(body, more_body, now)
         self.passes = tap.passes_by or _none_passes
         return verdict
@@ -114,53 +135,34 @@ class CallWatch:
         if self._end is None:
             self._whole_tap().client_gone(now)
 
-    def finish(self, now: float, *, raised: bool = False) -> Tapped:
-        """Return the call, once. `raised`: the application ended with an exception."""
-        plain = self._plain_call(now) if self._tap is None else None
-        return self._whole_tap().finish(now, raised=raised) if plain is None else plain
+    def plain_call(self, now: float) -> PlainCall | None:
+        """Return the call if it is of the commonest kind, which needs no tap to be told.
 
-    def _has_body(self, status: int, headers: Headers) -> bool:
-        """Say whether the response surely has a body, so that its head need not be held."""
-        if status != 200 or self._request.method != "POST":
-            return False
-        for name, value in headers:
-            if value[:1] in _OF_NOTHING and name.lower() == b"content-length":
-                return False
-        return True
-
-    def _plain_call(self, now: float) -> Tapped | None:
-        """Return the call if it is of the commonest kind, which needs no tap to be told."""
-        if self._start is None or self._end is None:
+        `now`: when it ended, as for `finish`.
+        """
+        if self._tap is not None or self._start is None or self._end is None:
             return None
-        (status, headers, _), (body, ended_at) = self._start, self._end
-        bodies, call = self._request_bodies, self._request
+        (_, headers, _), (body, ended_at) = self._start, self._end
+        bodies, call, limit = self._request_bodies, self._request, self._limit
         sent = bodies[0] if len(bodies) == 1 else b"".join(bodies)
-        if max(len(sent), len(body)) > self._limit or looks_like_events(body, last=True):
+        if body[:1] != b"{" or len(sent) > limit or len(body) > limit:
             return None
         for name, _ in call.headers:
             if name in ASKED_OF_REQUESTS:
                 return None
         for name, value in headers:
-            about = name.lower()
-            if about in _ABOUT_CONTENT and (about != _TYPE or not value.startswith(_JSON)):
-                return None
-        ttft_ms = (ended_at - self._began) * 1000 if body.strip() else None
-        return Tapped(
-            call=call,
-            dialect=call.dialect,
-            started_at=self._started_at,
-            latency_ms=(now - self._began) * 1000,
-            latency_ttft_ms=ttft_ms,
-            status=status,
-            request=TappedBody(sent),
-            response=TappedBody(body),
-            stream=None,
-            bodiless=False,
-            phase=None,
-            raised=False,
-            client_session_id=None,
-            client_assistant_message_id=None,
-        )
+            # A name is as long as two that matter, or is neither: few are put in lower case.
+            if len(name) in _LENGTHS_ABOUT_CONTENT:
+                about = name.lower()
+                if about in _ABOUT_CONTENT and (about != _TYPE or not value.startswith(_JSON)):
+                    return None
+        began = self._began
+        took_ms, ttft_ms = (now - began) * 1000, (ended_at - began) * 1000
+        return PlainCall(call.dialect, self._started_at, took_ms, ttft_ms, sent, body)
+
+    def finish(self, now: float, *, raised: bool = False) -> Tapped:
+        """Return the call, once. `raised`: the application ended with an exception."""
+        return self._whole_tap().finish(now, raised=raised)
 
     def _whole_tap(self) -> ExchangeTap:
         """Return the tap, which has seen all that came so far."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from nemo_gym.wire.json import JsonError, dumps, has_number_too_long, is_object, loads
+from nemo_gym.wire.json import MOST_DIGITS, JsonError, dumps, has_number_too_long, is_object, loads
 
-__all__ = ["EmbeddedBody", "embed"]
+__all__ = ["EmbeddedBody", "embed", "embed_strictly"]
 
 
 class _Peek(msgspec.Struct):
@@ -43,17 +43,28 @@ def embed(body: bytes) -> EmbeddedBody | None:
     A body that lenient readers take and strict ones refuse (half a surrogate pair, `NaN`, bytes
     that are not UTF-8, a number of too many digits) is rebuilt so that every reader takes it.
     """
+    strict = embed_strictly(body)
+    if strict is None:
+        return _rebuilt(body)
+    json, status, error = strict
+    return EmbeddedBody(json, True, status, error)
+
+
+def embed_strictly(body: bytes) -> tuple[bytes, object, object] | None:
+    """Return the body as it can stand in a line, its `status` and its `error`.
+
+    None when it is not one JSON object that every reader takes.
+    """
     try:
         peek = _DECODER.decode(body)
         if not body.isascii():
             _check_utf8(body)  # the decoder does not look into what it skips
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _rebuilt(body)
-    if has_number_too_long(body):
-        return _rebuilt(body)
+        return None
+    if len(body) > MOST_DIGITS and has_number_too_long(body):
+        return None
     # Strings hold no raw line ends, so these stand between tokens.
-    body = body.replace(b"\n", b"").replace(b"\r", b"")
-    return EmbeddedBody(body, True, peek.status, peek.error)
+    return body.replace(b"\n", b"").replace(b"\r", b""), peek.status, peek.error
 
 
 def _check_utf8(body: bytes) -> None:
@@ -61,7 +72,11 @@ def _check_utf8(body: bytes) -> None:
 
     Piece by piece: half the time of decoding 64 KB at once, since a piece stays in the cache.
     """
-    start, length = 0, len(body)
+    length = len(body)
+    if length <= _PIECE:
+        utf_8_decode(body)
+        return
+    start = 0
     while start < length:
         end = start + _PIECE
         _, read = utf_8_decode(body[start:end], "strict", end >= length)

@@ -22,6 +22,7 @@ import orjson
 __all__ = [
     "LENIENT_DECODER",
     "MOST_COUNTED",
+    "MOST_DIGITS",
     "JsonError",
     "as_array",
     "as_object",
@@ -41,8 +42,9 @@ __all__ = [
 JsonError = ValueError
 """What `loads` raises."""
 
-_MOST_DIGITS = 4300
-"""`sys.get_int_max_str_digits()`, unless someone changed it for one process."""
+MOST_DIGITS = 4300
+"""Most digits of a number that Python's own reader takes: `sys.get_int_max_str_digits()`, unless
+someone changed it for one process."""
 MOST_COUNTED = (1 << 63) - 1
 """A larger number is no count: nobody could send it on."""
 _TOO_DEEP = "nested too deeply"
@@ -109,7 +111,7 @@ def loads_leniently(text: str) -> object:
 
 
 def _whole_number(text: str) -> int | None:
-    return int(text) if len(text.removeprefix("-")) <= _MOST_DIGITS else None
+    return int(text) if len(text.removeprefix("-")) <= MOST_DIGITS else None
 
 
 LENIENT_DECODER = json.JSONDecoder(parse_int=_whole_number)
@@ -118,11 +120,11 @@ LENIENT_DECODER = json.JSONDecoder(parse_int=_whole_number)
 
 def has_number_too_long(data: bytes) -> bool:
     """Say whether Python's own reader refuses the JSON in `data` for the digits of a number."""
-    if len(data) <= _MOST_DIGITS:
+    if len(data) <= MOST_DIGITS:
         return False
     # So long a run has a digit at one of these places, and few bodies have such a run.
-    places = (found.start() * _MOST_DIGITS for found in _DIGITS.finditer(data[::_MOST_DIGITS]))
-    if not any(_run_around(data, place) > _MOST_DIGITS for place in places):
+    places = (found.start() * MOST_DIGITS for found in _DIGITS.finditer(data[::MOST_DIGITS]))
+    if not any(_run_around(data, place) > MOST_DIGITS for place in places):
         return False
     try:
         json.loads(data)
@@ -135,8 +137,8 @@ def has_number_too_long(data: bytes) -> bool:
 
 def _run_around(data: bytes, place: int) -> int:
     """Return how many digits stand together at `place`, as far as that matters."""
-    before = data[max(0, place - _MOST_DIGITS) : place]
-    after = data[place : place + _MOST_DIGITS + 1]
+    before = data[max(0, place - MOST_DIGITS) : place]
+    after = data[place : place + MOST_DIGITS + 1]
     return len(before) - len(before.rstrip(_TEN)) + len(after) - len(after.lstrip(_TEN))
 
 
