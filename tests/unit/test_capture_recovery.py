@@ -1,11 +1,16 @@
 """Replaying the log that a power cut left: every row comes back, once, whole and in its order."""
 
+import struct
+import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemo_gym.capture.layout import Layout
-from nemo_gym.capture.log import new_segment, write_records
+from nemo_gym.capture.log import new_segment, read_segment, write_records
 from nemo_gym.capture.recovery import recover
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import REAL_DISK, Disk
@@ -81,6 +86,45 @@ def test_a_torn_copy_of_a_row_that_comes_back_goes(tmp_path: Path, torn: bytes) 
     recover(layout, REAL_DISK)
 
     assert layout.capture_file(A).read_bytes() == lines(row("b0"), row("c0"), row("c1"))
+
+
+def test_rows_in_a_log_of_an_earlier_version_come_back(tmp_path: Path) -> None:
+    """Its records had a CRC-32, seeded with the generation."""
+    layout = layout_of(tmp_path)
+    leave_owner(layout)
+    log = b"NGCLOG01" + (7).to_bytes(4, "little")
+    for each in (row("c0"), row("c1")):
+        payload = bytes([len(A), len(each.model_call_id)])
+        payload += A.encode() + each.model_call_id.encode() + each.line
+        log += struct.pack("<III", len(payload), zlib.crc32(payload, 7), 7) + payload
+    layout.segment("w", 1).write_bytes(log + bytes(100))
+
+    assert recover(layout, REAL_DISK) == 2
+    assert layout.capture_file(A).read_bytes() == lines(row("c0"), row("c1"))
+
+
+@given(st.integers(0, 2**16), st.integers(1, 255), st.booleans())
+def test_of_a_log_with_a_byte_that_is_not_what_was_written_all_before_it_comes_back(
+    at: int, change: int, zeros: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        layout = layout_of(Path(folder))
+        rows = [row(f"c{n}") for n in range(3)]
+        leave_segment(layout, 1, 5, *rows)
+        path = layout.segment("w", 1)
+        log = bytearray(path.read_bytes())
+        at %= len(log)
+        if zeros:
+            log[at:] = bytes(len(log) - at)  # what had not reached the disk
+        else:
+            log[at] ^= change
+        path.write_bytes(log)
+
+        _, found = read_segment(REAL_DISK, path)
+
+    # 12 bytes of the segment's head, then the records, one as long as the other.
+    whole = max(0, (at - 12) * len(rows) // (len(log) - 12))
+    assert found == rows[:whole]
 
 
 def test_a_row_that_the_log_has_twice_comes_back_once(tmp_path: Path) -> None:

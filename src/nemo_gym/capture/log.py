@@ -8,10 +8,13 @@ current generation only, up to the first that is not whole.
 
 import errno
 import struct
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 from zlib import crc32
+
+from xxhash import xxh3_64_intdigest
 
 from nemo_gym.capture.row import Row
 from nemo_gym.files.disk import Disk
@@ -32,11 +35,26 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 _BLOCK = bytes(256 * 1024)
 """How much of a new segment goes to the disk at a time: rows are synced in between."""
 _ROOM_LEFT = 8
-_MAGIC = b"NGCLOG01"
+_MAGIC = b"NGCLOG02"
+_MAGIC_WITH_CRC = b"NGCLOG01"
+"""Of segments that a server of an earlier version left behind: what it kept is still read."""
 _HEAD = struct.Struct("<8sI")
 # length of the payload, checksum of generation and payload, generation
 _RECORD = struct.Struct("<III")
 _IDS = struct.Struct("<BB")
+
+
+def _checksum(ids: bytes, line: bytes, generation: int) -> int:
+    """Return 32 bits that all of a record goes into, and the round in which it was written."""
+    return xxh3_64_intdigest(line, xxh3_64_intdigest(ids, generation)) & 0xFFFFFFFF
+
+
+def _checksum_of_old(ids: bytes, line: bytes, generation: int) -> int:
+    return crc32(line, crc32(ids, generation))
+
+
+_Checksum: TypeAlias = Callable[[bytes, bytes, int], int]
+_CHECKSUMS: dict[bytes, _Checksum] = {_MAGIC: _checksum, _MAGIC_WITH_CRC: _checksum_of_old}
 
 
 @dataclass(slots=True)
@@ -121,7 +139,7 @@ def write_records(disk: Disk, segment: Segment, records: Sequence[Row]) -> int:
         rollout_id, call_id, line = record
         rollout, call = rollout_id.encode("ascii"), call_id.encode("ascii")
         ids = _IDS.pack(len(rollout), len(call)) + rollout + call
-        checksum = crc32(line, crc32(ids, generation))
+        checksum = _checksum(ids, line, generation)
         parts += (_RECORD.pack(len(ids) + len(line), checksum, generation) + ids, line)
     size = sum(map(len, parts))
     written = disk.write_parts_at(segment.fd, parts, segment.position)
@@ -136,24 +154,33 @@ def read_segment(disk: Disk, path: Path) -> tuple[int, list[Row]]:
     try:
         head = disk.read_at(fd, _HEAD.size, 0)
         magic, generation = _HEAD.unpack(head) if len(head) == _HEAD.size else (b"", 0)
-        if magic != _MAGIC:
+        checksum = _CHECKSUMS.get(magic)
+        if checksum is None:
             return 0, []
-        return generation, list(_records(disk, fd, generation))
+        return generation, list(_records(disk, fd, generation, checksum))
     finally:
         disk.close(fd)
 
 
-def _records(disk: Disk, fd: int, generation: int) -> Generator[Row]:
+def _records(disk: Disk, fd: int, generation: int, checksum: _Checksum) -> Generator[Row]:
     size, offset = disk.state(fd).size, _HEAD.size
-    while (found := _read_record(disk, fd, offset, size, generation)) is not None:
-        record, offset = found
-        yield record
+    while (found := _read_payload(disk, fd, offset, size, generation)) is not None:
+        payload, expected = found
+        rollout_length, call_length = _IDS.unpack_from(payload)
+        split = _IDS.size + rollout_length
+        end = split + call_length
+        ids, line = payload[:end], payload[end:]
+        if checksum(ids, line, generation) != expected:
+            return
+        rollout, call = ids[_IDS.size : split], ids[split:]
+        yield Row(RolloutId(rollout.decode("ascii")), call.decode("ascii"), line)
+        offset += _RECORD.size + len(payload)
 
 
-def _read_record(
+def _read_payload(
     disk: Disk, fd: int, offset: int, size: int, generation: int
-) -> tuple[Row, int] | None:
-    """Return the record at `offset` and where the next one begins; None when there is none."""
+) -> tuple[bytes, int] | None:
+    """Return ids and line of the record at `offset`, and its checksum; None: there is none."""
     head = disk.read_at(fd, _RECORD.size, offset)
     if len(head) < _RECORD.size:
         return None
@@ -162,10 +189,4 @@ def _read_record(
     if written_in != generation or not _IDS.size <= length <= size - start:
         return None
     payload = disk.read_at(fd, length, start)
-    if len(payload) < length or crc32(payload, generation) != checksum:
-        return None
-    rollout_length, call_length = _IDS.unpack_from(payload)
-    split = _IDS.size + rollout_length
-    rollout, call = payload[_IDS.size : split], payload[split : split + call_length]
-    line = payload[split + call_length :]
-    return Row(RolloutId(rollout.decode("ascii")), call.decode("ascii"), line), start + length
+    return (payload, checksum) if len(payload) == length else None
