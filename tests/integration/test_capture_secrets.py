@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -34,6 +34,7 @@ HEADERS = {
     "content-type": "application/json",
     "x-claude-code-session-id": "session-of-the-client",
 }
+HEADERS_OF = {"session": "x-claude-code-session-id", "message": "x-opencode-request"}
 ROUTES = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
@@ -89,10 +90,12 @@ def world() -> Generator[OutsideWorld]:
         yield outside
 
 
-def _call(url: str, route: str) -> str:
+def _call(url: str, route: str, **ids: str) -> str:
+    """Call with all credentials of a client, and with `ids` in place of that of its session."""
     body = json.dumps({"model": "m", "stream": True, "input": "q", "messages": []}).encode()
+    headers = HEADERS | {HEADERS_OF[name]: given for name, given in ids.items()}
     request = urllib.request.Request(  # noqa: S310 - loopback
-        f"{url}{route}?key={CLIENT_QUERY}", data=body, headers=HEADERS
+        f"{url}{route}?key={CLIENT_QUERY}", data=body, headers=headers
     )
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - loopback
@@ -104,8 +107,15 @@ def _call(url: str, route: str) -> str:
 
 
 def _written(folder: Path) -> dict[str, str]:
+    """Return what is in every file; the name of a file is a text, too."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path): path.read_bytes().decode("latin-1") for path in files}
+    return {str(path): f"{path.name} {path.read_bytes().decode('latin-1')}" for path in files}
+
+
+def _ids(rows: Sequence[object]) -> list[tuple[object, object]]:
+    """Return what is stored as the ids of session and message in each row."""
+    keys = ("client_session_id", "client_assistant_message_id")
+    return [tuple(row.get(key) for key in keys) for row in rows if isinstance(row, dict)]  # type: ignore[misc]
 
 
 def _holders(texts: dict[str, str], secrets: tuple[str, ...]) -> dict[str, list[str]]:
@@ -147,6 +157,7 @@ def test_no_planted_secret_is_in_a_file_a_log_a_metric_or_an_address_book(
         "++telemetry.traces.enabled=true",
     )
     told: dict[str, str] = {}
+    answer = world.provider.decide
     console: list[str] = []
     with (
         http_collector() as exported,
@@ -167,10 +178,15 @@ def test_no_planted_secret_is_in_a_file_a_log_a_metric_or_an_address_book(
             for route in ROUTES:
                 told[f"{fault.__name__} {route}"] = _call(f"{model}/ng-rollout/{number}-0", route)
                 _call(model, route)
+        world.provider.decide = answer
+        for secret in SECRETS:
+            _call(f"{model}/ng-rollout/named-0", ROUTES[1], session=secret, message=f"m-{secret}")
         told |= {path: _get(head + path) for path in ("/config", "/servers", "/metrics")}
+        named = CaptureStore(tmp_path / "captures").read("named-0")
         calls = [CaptureStore(tmp_path / "captures").read(f"{n}-0") for n in range(len(FAULTS))]
 
     assert [len(rows) for rows in calls] == [len(ROUTES)] * len(FAULTS)
+    assert _ids(named) == [(None, None)] * len(SECRETS)
     assert {r.key for r in world.provider.requests} == {SERVER_KEY}
     written = _written(tmp_path)
     assert _holders(written, (SERVER_KEY, PASSWORD, QUERY_KEY)) == {}
@@ -200,6 +216,29 @@ def test_a_client_gets_its_error_as_it_came_and_no_row_holds_what_is_secret_in_i
     assert "theme=dark" in refused["response"]["error"]["message"]
     assert _holders({"answer": answer}, CLIENT_SECRETS) == {"answer": [*CLIENT_SECRETS]}
     assert _holders(_written(tmp_path), (*CLIENT_SECRETS, QUERY_KEY)) == {}
+
+
+@pytest.mark.parametrize("key", [None, SERVER_KEY], ids=["the-client's-key", "a-key-of-its-own"])
+def test_a_key_that_a_client_takes_for_its_session_is_in_no_file_and_names_none(
+    world: OutsideWorld, tmp_path: Path, key: str | None
+) -> None:
+    folder = tmp_path / "captures"
+    secrets = (*CLIENT_SECRETS, QUERY_KEY, *([] if key is None else [key]))
+    ids = [i for s in secrets for i in (s, f"mine-{s}", f"Bearer {s}", s.replace("-", "%2D"))]
+    upstream = f"{world.provider.base_url}?key={QUERY_KEY}"
+    with capture_serve(upstream, folder, tmp_path / "serve.log", key=key) as origin:
+        for given in ids:
+            _call(origin, "/v1/messages", session=given, message=given)
+            _call(f"{origin}/ng-rollout/mine-0", "/v1/messages", session=given, message=given)
+        _call(origin, "/v1/messages", session="a-session", message="a-message")
+
+    store = CaptureStore(folder)
+    assert store.rollouts() == ["a-session", "mine-0", "others"]
+    assert _ids(store.read("others")) == _ids(store.read("mine-0")) == [(None, None)] * len(ids)
+    assert _ids(store.read("a-session")) == [("a-session", "a-message")]
+    written = _written(tmp_path)
+    assert str(tmp_path / "serve.log") in written
+    assert _holders(written, (*secrets, *(s.replace("-", "%2D") for s in secrets))) == {}
 
 
 def test_no_secret_is_in_the_rows_of_rollouts_that_failed(

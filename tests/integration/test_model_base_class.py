@@ -1,5 +1,6 @@
 """Model servers of two methods: streams, errors of the provider, capture, and the small client."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -55,6 +56,11 @@ class _Relay(SimpleResponsesAPIModel):
         return NeMoGymChatCompletion.model_validate(answer)
 
 
+def _holders(folder: Path, secret: bytes) -> list[str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path.name for path in files if secret in path.read_bytes()]
+
+
 @pytest.fixture
 async def provider() -> AsyncIterator[Provider]:
     async with serve_provider() as served:
@@ -72,11 +78,11 @@ def _relay(provider: Provider, settings: dict[str, Any] | None = None) -> _Relay
     )
 
 
-async def _ask(relay: _Relay, path: str, body: dict[str, Any]) -> Any:
+async def _ask(relay: _Relay, path: str, body: dict[str, Any], **more: Any) -> Any:
     directory = relay.server_client.directory
     if "policy_model" not in directory.names():
         directory.register_local("policy_model", relay.setup_webserver())
-    return await relay.server_client.post("policy_model", path, json=body)
+    return await relay.server_client.post("policy_model", path, json=body, **more)
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
@@ -154,6 +160,25 @@ async def test_prefixed_calls_are_captured_and_others_are_not(
     calls = read_model_call_records(CaptureStore(tmp_path), "3-0")
     assert [call.model_ref and call.model_ref.name for call in calls] == ["policy_model"]
     assert CaptureStore(tmp_path).rollouts() == ["3-0"]
+    await relay.server_client.aclose()
+
+
+@pytest.mark.parametrize("secret", ["sk-secret-1", "sk-of-the-agent", "planted-cookie"])
+async def test_a_key_that_is_sent_as_the_id_of_a_session_is_not_stored(
+    provider: Provider, tmp_path: Path, secret: str
+) -> None:
+    on = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
+    relay = _relay(provider, on)
+    headers = {"Authorization": "Bearer sk-of-the-agent", "Cookie": "a=b; c=planted-cookie"}
+    for given in (f"of-{secret}", "a-session"):
+        ids = {"Session_Id": given, "X-Assistant-Message-Id": given}
+        await _ask(relay, "/ng-rollout/3-0/v1/responses", {"input": "q"}, headers=headers | ids)
+
+    told, kept = CaptureStore(tmp_path).read("3-0")
+    for row, found in ((told, None), (kept, "a-session")):
+        assert isinstance(row, dict)
+        assert row.get("client_session_id") == row.get("client_assistant_message_id") == found
+    assert await asyncio.to_thread(_holders, tmp_path, secret.encode()) == []
     await relay.server_client.aclose()
 
 

@@ -250,14 +250,22 @@ async def _refusing_proxy(world: OutsideWorld) -> AsyncGenerator[None]:
 
 
 @contextmanager
-def capture_serve(upstream: str, folder: Path, log: Path) -> Generator[str]:
-    """Run `gym capture serve`; gives its origin. All it says goes to `log`."""
+def capture_serve(
+    upstream: str, folder: Path, log: Path, *, key: str | None = None
+) -> Generator[str]:
+    """Run `gym capture serve`; gives its origin. All it says goes to `log`.
+
+    `key` is the provider's, which the server holds; None: the client's own is passed on.
+    """
+    given = () if key is None else ("--key-env", "PROVIDER_KEY")
     with log.open("a") as said:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "nemo_gym", "capture", "serve", "--port", "0"),
                 *("--upstream", upstream, "--dir", str(folder), "--rollout-id", "others"),
+                *given,
             ],
+            env=os.environ if key is None else {**os.environ, "PROVIDER_KEY": key},
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,

@@ -5,12 +5,26 @@ import pytest
 from nemo_gym.ids import RolloutId, parse_rollout_id
 from nemo_gym.runtime.capture_server import session_rollout
 
-name = session_rollout(RolloutId("process-1"))
+name = session_rollout(RolloutId("process-1"), frozenset({"sk-of-the-server"}))
 
 
 def _of(session: str | None) -> RolloutId | None:
     headers = [] if session is None else [(b"session_id", session.encode())]
     return name({"headers": headers})
+
+
+@pytest.mark.parametrize(
+    "session",
+    [
+        *["sk-of-the-server", "session-sk-of-the-server-7", "sk%2Dof%2Dthe%2Dserver"],
+        *["sk-of-the-client", "mine/sk-of-the-client", "Bearer sk-of-the-client", "of-the-query"],
+    ],
+)
+def test_a_session_that_tells_a_key_is_the_process(session: str) -> None:
+    headers = [(b"authorization", b"Bearer sk-of-the-client"), (b"session_id", session.encode())]
+
+    assert name({"headers": headers, "query_string": b"key=of-the-query"}) == "process-1"
+    assert name({"headers": [headers[0], (b"session_id", b"mine")]}) == "mine"
 
 
 def test_a_session_id_is_the_rollout_where_it_can_be() -> None:

@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from nemo_gym.capture.body import TappedBody
+from nemo_gym.capture.client_ids import client_assistant_message_id, client_session_id
 from nemo_gym.capture.error_category import error_category
 from nemo_gym.capture.facts import CallFacts, UpstreamAttempt
 from nemo_gym.capture.hiding import BodyHider, credentials_of
@@ -44,12 +45,18 @@ class _Stored(NamedTuple):
 
 
 def exchange_line(
-    tapped: Tapped, facts: CallFacts | None, *, model_call_id: str, model_ref_name: str
+    tapped: Tapped,
+    facts: CallFacts | None,
+    *,
+    model_call_id: str,
+    model_ref_name: str,
+    secrets: frozenset[str] = _NO_KEYS,
 ) -> bytes:
     """Return the stored line of one call: one JSON object, without a line end.
 
     `facts` is what the forwarder knows; None: there was none. `model_ref_name` is the instance
-    name of the model server.
+    name of the model server. No id of the client's that tells one of `secrets`, or of those that
+    `facts` has, is in the line.
     """
     request = _stored(tapped.request, _embedded(tapped.request), None)
     embedded = None if tapped.stream is not None else _embedded(tapped.response)
@@ -67,7 +74,8 @@ def exchange_line(
         parts += (b',"request_raw":', *request.raw.json)
     if response.raw is not None:
         parts += (b',"response_raw":', *response.raw.json)
-    optional = _optional(tapped, facts, request, response, hider)
+    ids = _client_ids(tapped, facts, secrets) if tapped.has_client_ids else {}
+    optional = _optional(tapped, facts, request, response, ids=ids, hider=hider)
     parts.append(b"," + dumps(optional)[1:] if optional else b"}")
     return b"".join(parts)
 
@@ -187,16 +195,15 @@ def _optional(
     facts: CallFacts | None,
     request: _Stored,
     response: _Stored,
+    *,
+    ids: dict[str, object],
     hider: BodyHider | None,
 ) -> dict[str, object]:
     """Return the keys behind the bodies that a line has only where there is something to say."""
     optional: dict[str, object] = {}
     if facts is not None:
         optional |= told_of_response(facts)
-    if tapped.client_session_id is not None:
-        optional["client_session_id"] = tapped.client_session_id
-    if tapped.client_assistant_message_id is not None:
-        optional["client_assistant_message_id"] = tapped.client_assistant_message_id
+    optional |= ids
     if facts is not None and len(facts.attempts) > 1:
         optional["upstream_attempts"] = [_attempt(attempt, hider) for attempt in facts.attempts]
     as_json = request.raw is None and response.raw is None
@@ -213,6 +220,22 @@ def _optional(
         if notes:
             optional["notes"] = notes
     return optional
+
+
+def _client_ids(
+    tapped: Tapped, facts: CallFacts | None, secrets: frozenset[str]
+) -> dict[str, object]:
+    """Return the ids that the client sent and that may be kept."""
+    call = tapped.call
+    if facts is not None:
+        secrets |= facts.secrets
+    found = {
+        "client_session_id": client_session_id(call.headers, call.query, secrets),
+        "client_assistant_message_id": client_assistant_message_id(
+            call.headers, call.query, secrets
+        ),
+    }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _note_texts(

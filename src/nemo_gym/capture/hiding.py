@@ -10,18 +10,21 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from bisect import bisect_right
 from collections.abc import Generator, Iterable
+from functools import lru_cache
 from urllib.parse import unquote, unquote_plus
 
 from nemo_gym.config.spellings import SecretFinder, without
 from nemo_gym.wire.json import LENIENT_DECODER, is_array, is_object
 
-__all__ = ["BodyHider", "Hider", "credentials_of", "looks_secret"]
+__all__ = ["SHORTEST_SECRET", "BodyHider", "Hider", "credentials_of", "looks_secret"]
 
 _HIDDEN = "***"
-# Shorter ones (`EMPTY`, `none`) are placeholders: without them every text would be garbled.
-_SHORTEST = 6
+SHORTEST_SECRET = 6
+"""Shorter ones (`EMPTY`, `none`) are placeholders: without them every text would be garbled."""
 _ANYWHERE = r"(api[-_]?key|key|token|secret|password|auth|jwt|sig|signature|credentials?)"
 _NAMES = re.compile(rf"authorization|cookie|(^|[-_]){_ANYWHERE}$")
+# A client may send names of a megabyte, and another one each time.
+_LONGEST_REMEMBERED = 64
 _PARAMETERS = re.compile(rf"(^|[-_]){_ANYWHERE}$")
 
 # `sk-1234`, `hunter2`: shorter ones are as likely to be words of a model's answer.
@@ -66,14 +69,26 @@ def credentials_of(headers: Iterable[tuple[bytes, bytes]], query: bytes) -> froz
     """Return the credentials that a request carries in its headers and its query."""
     found: set[str] = set()
     for raw_name, raw_value in headers:
-        name = raw_name.decode("latin-1").lower()
-        if _NAMES.search(name):
+        known = len(raw_name) <= _LONGEST_REMEMBERED
+        name = (_credential_name if known else _credential_name.__wrapped__)(raw_name)
+        if name is not None:
             found.update(_in_header(name, raw_value.decode("latin-1").strip()))
     for part in query.decode("latin-1").split("&"):
         name, _, value = part.partition("=")
         if _PARAMETERS.search(name.lower()):
             found |= {value, unquote(value), unquote_plus(value)}
-    return frozenset(secret for secret in found if len(secret) >= _SHORTEST)
+    return frozenset(secret for secret in found if len(secret) >= SHORTEST_SECRET)
+
+
+@lru_cache(maxsize=1024)
+def _credential_name(raw_name: bytes) -> str | None:
+    """Return the name of a header in lower case if its value is a credential.
+
+    Remembered: clients send the same dozen of headers with each call, and to look at them took two
+    thirds of what the id of a session costs a call.
+    """
+    name = raw_name.decode("latin-1").lower()
+    return name if _NAMES.search(name) else None
 
 
 def _in_header(name: str, value: str) -> Generator[str]:
@@ -99,7 +114,7 @@ class Hider:
     __slots__ = ("_finder",)
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self._finder = SecretFinder(s for s in secrets if len(s) >= _SHORTEST)
+        self._finder = SecretFinder(s for s in secrets if len(s) >= SHORTEST_SECRET)
 
     def text(self, text: str) -> str:
         """Return the text without secrets."""
@@ -143,8 +158,8 @@ class BodyHider:
     __slots__ = ("_all", "_in_error", "_keys", "_sure", "_weak", "hidden")
 
     def __init__(self, keys: Iterable[str], secrets: Iterable[str], *, in_error: bool) -> None:
-        known = {secret for secret in keys if len(secret) >= _SHORTEST}
-        others = {secret for secret in secrets if len(secret) >= _SHORTEST} - known
+        known = {secret for secret in keys if len(secret) >= SHORTEST_SECRET}
+        others = {secret for secret in secrets if len(secret) >= SHORTEST_SECRET} - known
         sure = {secret for secret in others if looks_secret(secret)}
         self._keys = SecretFinder(known)
         self._sure = SecretFinder(sure)

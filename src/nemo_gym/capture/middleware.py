@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -126,6 +126,8 @@ class CaptureSettings:
     """Instance name of the model server, as stored in every row."""
     body_limit: int = DEFAULT_BODY_LIMIT
     """Most bytes kept of one body, after decompression."""
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What the server must keep secret: no id that a client gives its session may tell it."""
     clock: Callable[[], float] = time.monotonic
     """Seconds that only ever rise."""
     wall_clock: Callable[[], float] = time.time
@@ -143,16 +145,18 @@ def model_call_stack(
     model_ref_name: str,
     unprefixed: RolloutOfScope | None = None,
     body_limit: int = DEFAULT_BODY_LIMIT,
+    secrets: frozenset[str] = frozenset(),
 ) -> ASGIApp:
     """Wrap the app of a model server, inside its disconnect guard.
 
     `store` None is capture off. `model_ref_name` is the instance name of the model server, as
     stored in every row. `unprefixed` names the rollout of calls that come without a prefix; by
     default they are forwarded and not captured. `body_limit`: most bytes kept of one body.
+    `secrets`: what the server must keep secret; an id of the client's that tells one is not kept.
     """
     if store is None:
         return PrefixMiddleware(app, unprefixed=unprefixed)
-    settings = CaptureSettings(store, model_ref_name, body_limit)
+    settings = CaptureSettings(store, model_ref_name, body_limit, secrets)
     return CaptureMiddleware(app, settings, unprefixed=unprefixed)
 
 
@@ -435,7 +439,13 @@ class _CapturedCall:
         line = None if plain is None else plain_line(plain, facts, model_call_id, name)
         if line is None:
             tapped = watch.finish(ended_at, raised=self._raised)
-            line = exchange_line(tapped, facts, model_call_id=model_call_id, model_ref_name=name)
+            line = exchange_line(
+                tapped,
+                facts,
+                model_call_id=model_call_id,
+                model_ref_name=name,
+                secrets=settings.secrets,
+            )
         return Row(self.rollout_id, model_call_id, line)
 
     async def _send_held(self) -> None:

@@ -35,11 +35,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nemo_gym.capture.body import BodyTap, TappedBody
-from nemo_gym.capture.client_ids import (
-    CLIENT_ID_HEADERS,
-    client_assistant_message_id,
-    client_session_id,
-)
+from nemo_gym.capture.client_ids import CLIENT_ID_HEADERS
 from nemo_gym.wire.dialects import Dialect
 from nemo_gym.wire.dialects.base import Assembled, StreamState
 from nemo_gym.wire.encoding import parse_encodings
@@ -131,8 +127,8 @@ class Tapped(NamedTuple):
     """Set when the client went away before the call was over, whatever the application did then."""
     raised: bool
     """Whether the application ended with an exception."""
-    client_session_id: str | None
-    client_assistant_message_id: str | None
+    has_client_ids: bool
+    """Whether `call` has a header of `capture.client_ids`, usable or not."""
 
 
 class ExchangeTap:
@@ -272,7 +268,6 @@ class ExchangeTap:
             if self._reader.is_over and response.broken_off:
                 # What closes the encoding comes behind the last event, and was not waited for.
                 response = response._replace(broken_off=False)
-        told = self._told
         return Tapped(
             call=self._call,
             dialect=self._call.dialect,
@@ -286,8 +281,7 @@ class ExchangeTap:
             bodiless=self._bodiless,
             phase=self._phase,
             raised=raised and not complete,
-            client_session_id=client_session_id(told) if told else None,
-            client_assistant_message_id=client_assistant_message_id(told) if told else None,
+            has_client_ids=any(name in CLIENT_ID_HEADERS for name, _ in self._told),
         )
 
     def _commit(self) -> Verdict:

@@ -48,12 +48,14 @@ class CaptureServer:
         body_limit: int = DEFAULT_BODY_LIMIT,
     ) -> None:
         self._forwarder = forwarder
+        secrets = forwarder.provider.secrets
         stack = model_call_stack(
             self._answer,
             store=store,
             model_ref_name=_NAME,
-            unprefixed=session_rollout(process_id),
+            unprefixed=session_rollout(process_id, secrets),
             body_limit=body_limit,
+            secrets=secrets,
         )
         guarded = DisconnectGuard(stack)
         self._app = FailureWall(guarded, self._failed, _NAME, stopped_calls(_NAME))
@@ -87,11 +89,15 @@ class CaptureServer:
                 return
 
 
-def session_rollout(process_id: RolloutId) -> RolloutOfScope:
-    """Return what names the rollout of a call without a prefix: its session, else `process_id`."""
+def session_rollout(process_id: RolloutId, secrets: frozenset[str]) -> RolloutOfScope:
+    """Return what names the rollout of a call without a prefix: its session, else `process_id`.
+
+    The name of a file is no place for a key: a session that tells one of `secrets`, or a credential
+    of its call, is none.
+    """
 
     def name(scope: Scope) -> RolloutId | None:
-        session = client_session_id(scope["headers"])
+        session = client_session_id(scope["headers"], scope.get("query_string", b""), secrets)
         if session is None:
             return process_id
         # A session id is the client's own text; what a file name cannot hold is replaced.

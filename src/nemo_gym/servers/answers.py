@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from nemo_gym.config.secrets import Redactor, collect_secrets
 
-__all__ = ["note_secrets", "redactor_of"]
+__all__ = ["note_secrets", "redactor_of", "secrets_of"]
 
 # By client: that is what a server has of its run, and its class stays as a stranger wrote it.
 _SECRETS: WeakKeyDictionary[object, frozenset[str]] = WeakKeyDictionary()
@@ -24,10 +24,15 @@ def note_secrets(client: object, secrets: Iterable[str]) -> None:
 
 def redactor_of(server: _HasClient) -> Redactor:
     """Return the redactor for everything secret in the configuration of the server's run."""
+    return Redactor(secrets_of(server))
+
+
+def secrets_of(server: _HasClient) -> frozenset[str]:
+    """Return everything secret in the configuration of the server's run."""
     client = server.server_client
     tree = getattr(client, "global_config_dict", None)
     shown = collect_secrets(tree) if isinstance(tree, Mapping) else frozenset[str]()
-    return Redactor(shown | _noted(client))
+    return shown | _noted(client)
 
 
 def _noted(client: object) -> frozenset[str]:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive
 from nemo_gym.capture.middleware import model_call_stack
 from nemo_gym.capture.stopping import stopped_calls
 from nemo_gym.records.refs import ServerKind
-from nemo_gym.servers.answers import redactor_of
+from nemo_gym.servers.answers import redactor_of, secrets_of
 from nemo_gym.servers.capturing import body_limit_of, close_with, open_capture_store
 from nemo_gym.servers.failures import call_failed_in
 from nemo_gym.servers.instance import BaseRunServerInstanceConfig
@@ -63,12 +63,14 @@ class ModelServer(SimpleServer):
 
         settings = self.server_client.global_config_dict
         store, limit = open_capture_store(settings), body_limit_of(settings)
+        name, secrets = self.config.name, secrets_of(self)
 
         def layers(app: ASGIApp) -> ASGIApp:
-            name = self.config.name
-            return model_call_stack(app, store=store, model_ref_name=name, body_limit=limit)
+            return model_call_stack(
+                app, store=store, model_ref_name=name, body_limit=limit, secrets=secrets
+            )
 
-        app = new_app(self.config.name, layers, answer, stopped_calls(self.config.name))
+        app = new_app(name, layers, answer, stopped_calls(name))
         if store is not None:
             close_with(app, store)
         for route in self.model_routes():
