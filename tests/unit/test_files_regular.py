@@ -63,3 +63,18 @@ def test_a_file_that_is_leased_out_is_waited_for(tmp_path: Path) -> None:
 
     assert os.read(fd, 2) == b"x"
     os.close(fd)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+@pytest.mark.parametrize("opened", [Disk.open_append, Disk.open_read_write])
+def test_the_umask_alone_says_who_else_may_use_a_new_file(
+    tmp_path: Path, opened: Callable[[Disk, Path], int], umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        fd = opened(Disk(), tmp_path / "new")
+    finally:
+        os.umask(before)
+
+    assert os.fstat(fd).st_mode & 0o777 == mode
+    os.close(fd)

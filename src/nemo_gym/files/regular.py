@@ -11,7 +11,9 @@ from stat import S_ISDIR, S_ISREG
 
 __all__ = ["not_regular", "open_regular"]
 
-_MODE = 0o644
+# Less the umask, as everybody makes files: users who share a directory through their group (umask
+# 002) append to each other's files, and whoever wants nobody to read them says so by 077.
+_MODE = 0o666
 # Opened without them, a pipe waits for its other end and a terminal becomes our own.
 _CAREFULLY = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
