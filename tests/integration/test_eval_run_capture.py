@@ -95,15 +95,20 @@ def test_an_earlier_capture_under_the_same_id_is_cleared_before_dispatch(folder:
 def test_a_capture_of_another_run_is_not_replaced_in_silence(folder: Path) -> None:
     settings = _capture_settings(folder)
     with provider_process() as origin, env_start(folder, origin, *settings) as port:
-        first = _evaluate(folder, port)
-        again = _evaluate(folder, port, "--overwrite")
-        other = _evaluate(folder, port, "--output", "y.jsonl")
+        ended = [
+            _evaluate(folder, port),
+            _evaluate(folder, port, "--overwrite"),
+            _evaluate(folder, port, "--output", "y.jsonl"),
+            # What it overwrites had its captures under these ids, and they are gone.
+            _evaluate(folder, port, "--overwrite"),
+            _evaluate(folder, port, "--overwrite"),
+        ]
 
     told = f"were replaced in {folder / 'captures'}: {TASKS}"
-    assert [told in ended.err for ended in (first, again, other)] == [False, True, True]
-    # Whose they were is not known: that output's, or those of a run that came after it.
-    assert "of the output that was overwritten, or of an earlier run" in again.err
-    assert "overwritten" not in other.err
+    assert [told in each.err for each in ended] == [False, False, True, True, False]
+    assert ["replaced" in each.err for each in ended] == [False, False, True, True, False]
+    named = "that the overwritten output does not name"
+    assert [named in each.err for each in ended] == [False, False, False, True, False]
 
 
 def test_a_pair_under_way_when_the_driver_is_killed_gets_an_id_of_its_own(folder: Path) -> None:

@@ -16,6 +16,7 @@ from nemo_gym.observability.model_calls import CAPTURE_DRAIN_TIMEOUT_S
 from nemo_gym.rollouts.collect import CollectOptions, StopSignal
 from nemo_gym.rollouts.evidence import Evidence
 from nemo_gym.rollouts.manifest import read_manifest
+from nemo_gym.rollouts.named_captures import NamedCaptures
 from nemo_gym.rollouts.progress import Progress
 from support.disks import DISKS
 from support.rollouts import FakeAgent, FakeAnswer, Row, collect, files_of, lines_of, rows_of
@@ -82,6 +83,55 @@ def test_what_is_replaced_is_counted_on_every_kind_of_disk(tmp_path: Path, kind:
     assert counts == [1, 1]
     assert store.rollouts() == ["2-0"]
     store.close()
+
+
+OWN = NamedCaptures([("0-0", "mine"), ("1-0", "other")])
+
+
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize(
+    ("calls", "own", "replaced"),
+    [
+        (["mine"], OWN, 0),
+        (["mine", "late"], OWN, 0),
+        (["somebody's"], OWN, 1),
+        (["other"], OWN, 1),
+        (["mine"], None, 1),
+        ([], OWN, 0),
+    ],
+)
+def test_captures_of_what_is_overwritten_are_replaced_and_not_counted(
+    tmp_path: Path, kind: str, calls: list[str], own: NamedCaptures | None, replaced: int
+) -> None:
+    progress = Progress(total=1)
+    store = CaptureStore(tmp_path, disk=DISKS[kind]())
+    for call_id in calls:
+        store.submit(captured(A, call_id)).result()
+
+    Evidence([tmp_path], progress, own).clear([{"_ng_task_index": 0, "_ng_rollout_index": 0}])
+
+    assert progress.replaced_captures == replaced
+    assert store.rollouts() == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"model_call_id":"torn","dia', '{"model_call_id":"mine"}'],
+        ["\x00\x00", '{"dialect": "chat", "model_call_id": "mine"}'],
+        ['{"model_call_id": "mine"}'],
+    ],
+)
+def test_captures_are_known_whatever_became_of_their_first_line(
+    tmp_path: Path, lines: list[str]
+) -> None:
+    (tmp_path / "0-0.capture.jsonl").write_text("".join(f"{line}\n" for line in lines))
+    progress = Progress(total=1)
+
+    Evidence([tmp_path], progress, OWN).clear([{"_ng_task_index": 0, "_ng_rollout_index": 0}])
+
+    assert progress.replaced_captures == 0
 
 
 def capturing(folder: Path) -> Row:

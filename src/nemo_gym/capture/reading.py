@@ -6,7 +6,8 @@ file of its own the rows are joined by `completed_at`, then `model_call_id`.
 
 import math
 import os
-from collections.abc import Generator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +34,7 @@ __all__ = [
     "holds_row",
     "load_line",
     "model_call_ids",
+    "names_call",
     "read_file",
     "read_rollout",
     "strange_names",
@@ -86,6 +88,9 @@ class _IdOnly(msgspec.Struct):
     model_call_id: str
 
 
+# As every row begins that a server here has written.
+_BEGINS = re.compile(rb'\{"model_call_id":"(?P<id>[0-9A-Za-z._-]+)"')
+_HEAD_BYTES = 256
 _ID_DECODER = msgspec.json.Decoder(_IdOnly)
 
 
@@ -207,6 +212,22 @@ def model_call_ids(data: bytes) -> list[str]:
     """Return the ids of the rows in the bytes of a capture file; damaged lines have none."""
     ids = (_model_call_id(line) for line in data.split(b"\n") if line)
     return [found for found in ids if found is not None]
+
+
+def names_call(disk: Disk, path: Path, is_named: Callable[[str], bool]) -> bool:
+    """Say whether a capture file has a row by an id that `is_named`; the first is asked first.
+
+    The others, of which it takes all bytes of the file to know, only where that one is not.
+    Raises `OSError`.
+    """
+    fd = disk.open_read(path)
+    try:
+        begins = _BEGINS.match(disk.read_at(fd, _HEAD_BYTES, 0))
+    finally:
+        disk.close(fd)
+    if begins is not None and is_named(begins["id"].decode("ascii")):
+        return True
+    return any(map(is_named, model_call_ids(_read_bytes(disk, path))))
 
 
 def _model_call_id(line: bytes) -> str | None:

@@ -29,6 +29,7 @@ from nemo_gym.capture.reading import (
     capture_file_at,
     capture_files,
     files_of_rollout,
+    names_call,
     read_rollout,
 )
 from nemo_gym.capture.recovery import recover
@@ -167,6 +168,14 @@ class CaptureStore:
         self._recover_once()
         found = map(capture_file_at, files_of_rollout(self.layout, parse_rollout_id(rollout_id)))
         return any(file is not None and not file.is_cleared for file in found)
+
+    def has_row_named(self, rollout_id: str, is_named: Callable[[str], bool]) -> bool:
+        """Say whether the rollout has a row by a `model_call_id` that `is_named`.
+
+        Where it is the first one, that costs no more than its first bytes. Raises `OSError`.
+        """
+        paths = files_of_rollout(self.layout, parse_rollout_id(rollout_id))
+        return any(names_call(self._disk, path, is_named) for path in paths)
 
     def files(self) -> Generator[CaptureFile]:
         """Yield every capture file, empty ones too, in no particular order."""

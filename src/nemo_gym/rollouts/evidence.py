@@ -4,6 +4,7 @@ Captures are read off the loop. What cannot be read is a gap on the row, never a
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from nemo_gym.observability.model_calls import (
     model_call_capture_dirs_from_config,
 )
 from nemo_gym.rollouts.collect import Hooks
+from nemo_gym.rollouts.named_captures import NamedCaptures
 from nemo_gym.rollouts.outcome import CAPTURE_KEY
 from nemo_gym.rollouts.progress import Progress
 from nemo_gym.rollouts.record import EndedAttempt
@@ -32,7 +34,11 @@ def capture_dirs_of(tree: Mapping[str, object]) -> list[Path]:
 class Evidence:
     """What is captured under a run's directories, for the rows of that run."""
 
-    def __init__(self, capture_dirs: list[Path], progress: Progress) -> None:
+    def __init__(
+        self, capture_dirs: list[Path], progress: Progress, own: NamedCaptures | None = None
+    ) -> None:
+        """Take the captures that a run may replace in silence: those of what it overwrites."""
+        self._own = own or NamedCaptures()
         self.capture_dirs = capture_dirs
         self._progress = progress
         self._stores = [CaptureStore(folder) for folder in capture_dirs]
@@ -44,7 +50,7 @@ class Evidence:
     def clear(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Clear what an earlier run left under the ids of `rows`; raises `OutputUnusable`."""
         try:
-            self._progress.replaced_captures += sum(map(self._is_captured, rows))
+            self._progress.replaced_captures += sum(map(self._is_anothers, rows))
             clear_model_call_captures_for_rollouts(list(rows), self.capture_dirs)
         except OSError as error:
             mend = "make the capture directory writable, or give another"
@@ -66,11 +72,20 @@ class Evidence:
         """Say whether there is a capture under an id already, or a call that may become one."""
         return any(s.has_rollout(rollout_id) or s.is_pending(rollout_id) for s in self._stores)
 
-    def _is_captured(self, row: Mapping[str, object]) -> bool:
+    def _is_anothers(self, row: Mapping[str, object]) -> bool:
+        """Say whether something is captured under the id of a row that is not the run's own."""
         rollout_id = rollout_id_of_record(row)
         if rollout_id is None:
             return False
-        return any(store.has_rows(rollout_id) for store in self._stores)
+        stores = [store for store in self._stores if store.has_rows(rollout_id)]
+        return not all(self._is_own(store, rollout_id) for store in stores)
+
+    def _is_own(self, store: CaptureStore, rollout_id: RolloutId) -> bool:
+        if not self._own:
+            return False
+        with contextlib.suppress(OSError):  # clearing tells of it
+            return store.has_row_named(rollout_id, lambda call: (rollout_id, call) in self._own)
+        return False
 
     def _count(self, capture: object) -> None:
         calls = capture.get("calls") if isinstance(capture, dict) else None

@@ -29,6 +29,7 @@ from nemo_gym.rollouts.manifest import (
     write_manifest,
 )
 from nemo_gym.rollouts.materialize import Materialized, materialize
+from nemo_gym.rollouts.named_captures import NamedCaptures, captures_named_by
 from nemo_gym.rollouts.paths import RunFiles
 from nemo_gym.rollouts.plan import Planner, PlanRequest
 from nemo_gym.rollouts.resume import RunIndex
@@ -77,6 +78,8 @@ class PreparedRun:
     """How models are reached otherwise than in the session before, for the manifest."""
     aggregator: Aggregator = field(default_factory=Aggregator)
     """Finished rollouts, those of earlier sessions once the run has begun."""
+    overwritten: NamedCaptures = field(default_factory=NamedCaptures)
+    """What the output that was overwritten named of its captures, once the run has begun."""
     _held: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     @property
@@ -96,6 +99,8 @@ class PreparedRun:
         """
         with _output_errors(self.files):
             if self.request.mode == "overwrite":
+                if self.capture_dir is not None:
+                    self.overwritten = captures_named_by(self.files)
                 for path in self.files.all():
                     REAL_DISK.unlink(path)
             self.manifest.begin_session(time.time(), self.moves)

@@ -28,7 +28,8 @@ class Progress:
     without_calls: int = 0
     """Rollouts of this session with capture on and not one model call."""
     replaced_captures: int = 0
-    """Rollouts under whose ids something was captured before, which was cleared."""
+    """Rollouts under whose ids something was captured before, and not by a run that this one
+    overwrites; it was cleared."""
     on_change: Callable[[], None] | None = None
 
     @property

@@ -138,7 +138,7 @@ def _hooks(run: PreparedRun, progress: Progress) -> tuple[Hooks, Callable[[Rollo
     # Capture's room is imported only by a run that captures.
     from nemo_gym.rollouts.evidence import Evidence  # noqa: PLC0415
 
-    evidence = Evidence([run.capture_dir], progress)
+    evidence = Evidence([run.capture_dir], progress, run.overwritten)
     hooks = replace(evidence.hooks(), finished=finished)
     return hooks, evidence.is_used if run.is_resumed else (lambda _: False)
 
@@ -236,10 +236,10 @@ def _capture_warnings(run: PreparedRun, progress: Progress) -> Iterator[str]:
     if run.capture_dir is None:
         return
     if progress.replaced_captures:
-        # The output that is overwritten may have been captured here, or another one since.
-        overwritten = " of the output that was overwritten, or" * (run.request.mode == "overwrite")
+        # Those of a run that came after, or of rollouts that were under way when it was killed.
+        unnamed = " that the overwritten output does not name," * (run.request.mode == "overwrite")
         yield (
-            f"captures{overwritten} of an earlier run under the same rollout ids were replaced in "
+            f"captures{unnamed} of an earlier run under the same rollout ids were replaced in "
             f"{run.capture_dir}: {progress.replaced_captures}; "
             "to keep those of several runs, give each a directory of its own"
         )
