@@ -71,6 +71,51 @@ def test_a_hidden_folder_that_vanished_hides_no_row_and_no_claim(tmp_path: Path,
 
 
 @KINDS
+@pytest.mark.parametrize("rollout_id", [A, RolloutId("0-2")], ids=["as before", "of another"])
+@pytest.mark.parametrize("another", [False, True])
+def test_a_directory_that_was_moved_away_is_made_anew_with_its_claims(
+    tmp_path: Path, kind: str, rollout_id: RolloutId, another: bool
+) -> None:
+    directory, moved = tmp_path / "captures", tmp_path / "moved"
+    store = store_on(directory, kind)
+    claim = store.claim(B)
+    store.submit(row("old")).result()
+    directory.rename(moved)
+    if another:
+        directory.mkdir()
+    store.submit(row("new", rollout_id)).result()
+
+    assert [item["model_call_id"] for item in CaptureStore(directory).read(rollout_id)] == ["new"]  # type: ignore[index]
+    assert ids(CaptureStore(moved)) == ["old"]
+    assert CaptureStore(directory).is_pending(B) is (kind != "lockless")
+    assert not CaptureStore(moved).is_pending(B)
+    claim.release()
+    assert not CaptureStore(directory).is_pending(B)
+    store.close()
+
+
+@KINDS
+def test_a_row_in_a_directory_that_took_the_place_of_one_survives_a_power_cut(
+    tmp_path: Path, kind: str
+) -> None:
+    now, later = tmp_path / "now", tmp_path / "later"
+    now.mkdir()
+    disk = ForgetfulDisk(now, local=kind == "local", lockless=kind == "lockless")
+    store = CaptureStore(now / "captures", disk=disk, segment_bytes=SEGMENT_BYTES)
+    store.submit(row("old")).result()
+    disk.sync_file_system(now)
+    (now / "captures").rename(now / "moved")
+    store.submit(row("new")).result()
+    disk.cut().restore(now, later, None)
+    reader = CaptureStore(later / "captures")
+    reader.open_for_writing()
+
+    assert "new" in ids(reader)  # the move itself may be lost
+    store.close()
+    reader.close()
+
+
+@KINDS
 def test_a_row_in_a_directory_made_anew_survives_a_power_cut(tmp_path: Path, kind: str) -> None:
     now, later = tmp_path / "now", tmp_path / "later"
     now.mkdir()

@@ -118,8 +118,16 @@ class Claims:
             except OSError:  # what a file server says of a removed file
                 return True
 
+    def are_in_place(self) -> bool:
+        """Say whether what is held is where others look for it; it may have been moved away."""
+        with self._mutex:
+            try:
+                return bool(self._fds) and self._disk.is_at(self._fds[0], self._layout.claims / "0")
+            except OSError:
+                return False
+
     def reopen(self) -> None:
-        """Hold everything anew, in files that others find: somebody removed the directory."""
+        """Hold everything anew, in files that others find: what was held is gone from there."""
         with self._mutex:
             self._close()
             self._open()

@@ -60,21 +60,23 @@ class RolloutFiles:
         self._appends = 0
         self._keeps_open = kept_open(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
-    def let_go_of_moved(self, rollout_id: RolloutId) -> None:
-        """Let go of every open file that was moved away, if that of this rollout was.
+    def let_go_of_moved(self, rollout_id: RolloutId) -> bool:
+        """Let go of every open file that was moved away, if that of this rollout was; say whether.
 
         For the first row of a batch: to ask for each row would double what looking at a file costs.
-        A row that still goes to the moved file stays there whole. Never raises.
+        A row that still goes to the moved file stays there whole. Of a rollout that has no open
+        file any other's tells whether the directory is another one now. Never raises.
         """
-        handle = self._handles.get(rollout_id)
+        handle = self._handles.get(rollout_id) or next(iter(self._handles.values()), None)
         if handle is None or self._is_in_place(handle):
-            return
+            return False
         for other_id, other in list(self._handles.items()):
             if not self._is_in_place(other):
                 logger.warning(
                     "capture: %s was moved away while in use; it is made anew", other.path
                 )
                 self._drop(other_id)
+        return True
 
     def _is_in_place(self, handle: _Handle) -> bool:
         """Say so, too, of a file that was removed: whoever appends to it finds out."""

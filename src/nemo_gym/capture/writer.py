@@ -57,6 +57,8 @@ class Writer:
         self._log = parts.prepare()
         self._prepared = True
         """False once somebody removed the hidden folder, until it is made anew."""
+        self._files_moved = False
+        """Whether files were moved away, and the hidden folder, maybe, with them."""
         self._taking = threading.Lock()
         self._waiting: list[Job] = []
         self._turns: set[asyncio.AbstractEventLoop] = set()
@@ -164,7 +166,7 @@ class Writer:
                     row = job.row = row._replace(line=row.line.replace(b"\n", b" "))
                 try:
                     if not rows:
-                        self._parts.files.let_go_of_moved(row.rollout_id)
+                        self._files_moved |= self._parts.files.let_go_of_moved(row.rollout_id)
                     append(row.rollout_id, row.line)
                     rows.append(row)
                 except OSError as failure:
@@ -199,8 +201,12 @@ class Writer:
     def _usable_log(self) -> CommitLog | None:
         """Return the log, if there is one here; all is made anew that somebody removed."""
         parts, log = self._parts, self._log
-        if self._prepared and (parts.claims.are_gone() if log is None else log.is_gone()):
-            logger.warning("capture: %s was removed; it is made anew", parts.layout.hidden)
+        gone = parts.claims.are_gone() if log is None else log.is_gone()
+        if self._files_moved:
+            gone = gone or not parts.claims.are_in_place()
+            self._files_moved = False
+        if self._prepared and gone:
+            logger.warning("capture: %s is gone; it is made anew", parts.layout.hidden)
             self._prepared, self._log = False, None
             if log is not None:
                 log.forget()
